@@ -1,0 +1,56 @@
+"""monobeast: IMPALA agents (arXiv 1802.01561) on one workstation, in Python and PyTorch.
+
+Axis letters in shape comments and docstrings, defined here once:
+
+    T  steps of a rollout (`--unroll_length`); T+1 observations, x_0 to x_T
+    B  trajectories, the columns of a batch (`--batch_size`)
+    E  environments of one actor (`--envs_per_actor`), the columns of a slot
+    A  actions
+    L  layers of the LSTM
+    H  units of one layer of the LSTM
+
+Time is axis 0 and batch is axis 1, everywhere.
+
+Importing the package imports neither torch nor gymnasium: `monobeast.train` and `monobeast.Config` are looked up when
+they are first asked for.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monobeast.config import Config
+    from monobeast.training import train
+
+__all__ = ["Config", "register_environments", "train"]
+__version__ = "0.1.0"
+
+
+def register_environments() -> None:
+    """Registers `monobeast/Catch-v0` with Gymnasium, unless it is registered already.
+
+    Also an entry point of the group "gymnasium.envs", for releases of Gymnasium that load those: it may run while
+    gymnasium itself is half imported, so it takes nothing but the registry from there.
+    """
+    from gymnasium.envs.registration import register, registry
+
+    if "monobeast/Catch-v0" not in registry:
+        register(id="monobeast/Catch-v0", entry_point="monobeast.environments.catch:Catch")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "train":
+        from monobeast.training import train
+
+        return train
+    if name == "Config":
+        from monobeast.config import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Gymnasium 1.0 and later load no entry points; this lets `import gymnasium, monobeast` and "monobeast:monobeast/Catch-v0"
+# find the environment without making the import of this package pay for that of gymnasium.
+if "gymnasium.envs" in sys.modules:
+    register_environments()

@@ -1,0 +1,120 @@
+"""One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
+
+import traceback
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monobeast import environments, processes, seeding
+from monobeast.config import Config
+from monobeast.environments import EnvStep, Spaces, VectorEnvironment
+from monobeast.networks import AgentInput, make_network
+from monobeast.policy import LocalPolicy
+from monobeast.queues import ActorFailure, SlotQueue
+from monobeast.rollouts import Rollout
+from monobeast.weights import SharedWeights
+
+
+class Actor:
+    """Steps E environments with a policy, and records every step.
+
+    Args:
+        environment: Of E environments; not reset yet.
+        policy: What chooses the actions.
+        index: This actor's number, recorded in every rollout.
+    """
+
+    def __init__(self, environment: VectorEnvironment, policy: LocalPolicy, index: int) -> None:
+        self._environment = environment
+        self._policy = policy
+        self._index = index
+        num_envs = environment.num_envs
+        # x_t and what led to it: the last row of one rollout, kept to open the next.
+        self._last_step: EnvStep = environment.reset()
+        self._last_action = np.zeros(num_envs, dtype=np.int64)
+        self._core_state = policy.initial_state(num_envs)
+
+    def unroll(self, slot: Rollout) -> None:
+        """Fills a slot of E columns with the next T transitions, all drawn from one version of the weights."""
+        rows = slot.map(Tensor.numpy)  # the same memory; NumPy's assignments cost a fraction of torch's
+        rows.policy_version[0] = self._policy.refresh()
+        rows.actor[0] = self._index
+        rows.env[0] = np.arange(self._environment.num_envs)
+        for kept, state in zip(slot.core_state, self._core_state, strict=True):
+            kept.copy_(state)
+        unroll_length = slot.action.shape[0]
+        for t in range(unroll_length):
+            self._record_input(rows, t)
+            decision = self._policy.act(_input_at(slot, t), self._core_state)
+            self._core_state = decision.core_state
+            self._last_action = rows.action[t] = decision.action.numpy()
+            rows.behavior_logits[t] = decision.logits.numpy()
+            self._last_step = self._environment.step(self._last_action)
+            self._record_answer(rows, t)
+        self._record_input(rows, unroll_length)  # x_T, which only bootstraps
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._environment.close()
+
+    def _record_input(self, rows: Rollout, t: int) -> None:
+        rows.observation[t] = self._last_step.observation
+        rows.is_first[t] = self._last_step.is_first
+        rows.last_action[t] = self._last_action
+        rows.last_reward[t] = self._last_step.reward
+
+    def _record_answer(self, rows: Rollout, t: int) -> None:
+        rows.reward[t] = self._last_step.reward
+        rows.terminal[t] = self._last_step.terminal
+        rows.done[t] = self._last_step.done
+        rows.episode_return[t] = self._last_step.episode_return
+        rows.episode_length[t] = self._last_step.episode_length
+
+
+def _input_at(slot: Rollout, t: int) -> AgentInput:
+    """x_t as the network takes it, [1, E, ...]: views of the slot, so an observation is copied once, into its place."""
+    now = slice(t, t + 1)
+    return AgentInput(slot.observation[now], slot.is_first[now], slot.last_action[now], slot.last_reward[now])
+
+
+class ActorTask(NamedTuple):
+    """What an actor needs to begin; pickled on the way to its process, the tensors as shared memory."""
+
+    config: Config
+    spaces: Spaces
+    index: int
+    generation: int  # how many actors of this index came before; a replacement gets seeds of its own
+    weights: SharedWeights
+
+
+def make_actor(task: ActorTask) -> Actor:
+    """Environments, network and policy of one actor, each with its seed."""
+    config, seed = task.config, task.config.seed
+    seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
+    environment = environments.make(config, config.envs_per_actor, seeds)
+    network = make_network(task.spaces.observation, task.spaces.num_actions, config.network, config.use_lstm)
+    sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
+    return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
+
+
+def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue: SlotQueue) -> None:
+    """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
+    processes.set_up_child()
+    torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower
+    free_queue.keep_reader()
+    full_queue.keep_writer()
+    actor = None
+    try:
+        actor = make_actor(task)
+        columns = task.config.envs_per_actor
+        while (slot := free_queue.get()) is not None:
+            actor.unroll(store.columns(slot * columns, (slot + 1) * columns))
+            full_queue.put(slot)
+        actor.close()
+    except BrokenPipeError:
+        pass  # the learner has stopped reading: it is leaving
+    except Exception:
+        full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))
+        raise SystemExit(1) from None

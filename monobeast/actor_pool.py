@@ -1,0 +1,236 @@
+"""Starts, watches, replaces and stops the actor processes, and gathers their rollouts into batches."""
+
+import multiprocessing.connection
+import time
+from collections import deque
+from typing import Self
+
+from torch import nn
+
+from monobeast import processes
+from monobeast.actor import Actor, ActorTask, make_actor, run_actor
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.processes import WatchedProcess
+from monobeast.queues import ActorFailure, SlotQueue
+from monobeast.rollouts import BatchStaging, Rollout, allocate
+from monobeast.weights import SharedWeights
+
+_MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
+_STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
+_RESTART_WINDOW_S = 3600.0
+_POLL_S = 1.0  # how often silent actors are looked at
+
+
+class ActorsFailed(RuntimeError):
+    """The run cannot go on: an actor could not make its environment, or too many were replaced."""
+
+
+class _Seat:
+    """The place of one actor: the slots that belong to it, and the process that fills them now.
+
+    Every slot is either waiting here, under way to the actor and back, or, for the moment of a copy, with the learner.
+    """
+
+    def __init__(self, index: int, slots: list[int]) -> None:
+        self.index = index
+        self.slots = slots
+        self.generation = -1
+        self.made_environment = False
+        self.process: WatchedProcess | None = None
+        self.waiting: deque[int] = deque()
+        self.under_way: set[int] = set()
+        self.failure: ActorFailure | None = None
+        self.last_message = 0.0  # time.monotonic() of the last sign of life
+
+    def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
+        """Starts the next generation with fresh pipes and all slots."""
+        self.generation = task.generation
+        self.failure = None
+        self.free_queue, self.full_queue = SlotQueue(), SlotQueue()
+        arguments = (task, store, self.free_queue, self.full_queue)
+        self.process = WatchedProcess(context.Process(target=run_actor, args=arguments, name=f"actor-{self.index}"))
+        self.free_queue.keep_writer()
+        self.full_queue.keep_reader()
+        self.waiting, self.under_way = deque(self.slots), set()
+        self.last_message = time.monotonic()
+        self.send_slots()
+
+    def send_slots(self) -> None:
+        """Passes waiting slots on to the actor."""
+        try:
+            while self.waiting and len(self.under_way) < _MAX_UNDER_WAY:
+                self.free_queue.put(self.waiting[0])
+                self.under_way.add(self.waiting.popleft())
+        except OSError:
+            pass  # the actor has died; its sentinel says so
+
+    def release(self, slot: int) -> None:
+        """The learner has copied `slot`: it goes round."""
+        self.under_way.remove(slot)
+        self.waiting.append(slot)
+        self.send_slots()
+
+    def end(self) -> None:
+        """Kills what is left of the process and gives its descriptors back."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.close()
+            self.process = None
+            self.free_queue.close()
+            self.full_queue.close()
+
+
+class ActorPool:
+    """Actor processes as a source of batches; a context manager that leaves no process behind.
+
+    The slots of one store are dealt out to the actors for good. A rollout is copied into its batch the moment its slot
+    number arrives and the slot goes back at once, so no number of slots can stall the learner.
+    """
+
+    def __init__(self, config: Config, spaces: Spaces, network: nn.Module, weights: SharedWeights) -> None:
+        """Allocates the shared memory; no process starts before the pool is entered.
+
+        Args:
+            config: Resolved: `seed` and `num_buffers` are numbers.
+            spaces: Of one environment.
+            network: Like the actors' own; gives the shape of the recurrent state.
+            weights: Where the actors take their weights.
+        """
+        self._config, self._spaces, self._weights = config, spaces, weights
+        core_state = network.initial_state(1)
+        columns = config.num_buffers * config.envs_per_actor
+        store = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
+        self._store = store.map(lambda tensor: tensor.share_memory_())
+        self._staging = _make_staging(config, spaces, core_state)
+        slots = range(config.num_buffers)
+        self._seats = [_Seat(i, list(slots[i :: config.num_actors])) for i in range(config.num_actors)]
+        self._context = processes.context(config.start_method, preload=["monobeast.actor"])
+        self._restart_times: deque[float] = deque()
+        self.num_restarts = 0
+        self.messages: deque[str] = deque()  # what the log should say, oldest first
+
+    def __enter__(self) -> Self:
+        try:
+            for seat in self._seats:
+                self._start(seat)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.free_queue.close()  # the actor's word to leave
+        deadline = time.monotonic() + _STOP_GRACE_S
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.process.join(max(0.0, deadline - time.monotonic()))
+            seat.end()
+
+    def get_batch(self, timeout_s: float) -> Rollout | None:
+        """The next batch of B columns, first come, first served; None where none was whole within `timeout_s`.
+
+        It is a view, valid until the next call.
+
+        Raises:
+            ActorsFailed: an actor could not make its environment, or died after too many others had.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (batch := self._staging.pop()) is None:
+            remaining = deadline - time.monotonic()
+            if remaining < 0:
+                return None
+            self._wait(min(remaining, _POLL_S))
+        return batch
+
+    def _wait(self, timeout_s: float) -> None:
+        """Waits for any sign of any actor, and answers it."""
+        by_fd = {seat.full_queue.fileno(): seat for seat in self._seats}
+        by_fd |= {seat.process.sentinel: seat for seat in self._seats}
+        ready = multiprocessing.connection.wait(list(by_fd), timeout=timeout_s)
+        for seat in {id(by_fd[fd]): by_fd[fd] for fd in ready}.values():
+            if self._staging.is_whole:
+                return  # the rest stays ready for the next call
+            self._answer(seat)
+        now = time.monotonic()
+        for seat in self._seats:
+            is_silent = now - seat.last_message > self._config.actor_timeout_s
+            if is_silent and seat.under_way and not seat.full_queue.has_message():
+                self._replace(seat, f"did not answer for {self._config.actor_timeout_s:g} s")
+
+    def _answer(self, seat: _Seat) -> None:
+        """Takes one message of an actor, or finds it dead: only once its full queue is empty, so nothing is lost."""
+        message = seat.full_queue.get() if seat.full_queue.has_message() else None
+        if isinstance(message, int):
+            self._take(seat, message)
+        elif isinstance(message, ActorFailure):
+            seat.failure = message
+        else:
+            self._replace(seat, seat.process.describe_end())
+
+    def _take(self, seat: _Seat, slot: int) -> None:
+        columns = self._config.envs_per_actor
+        self._staging.next_place().copy_(self._store.columns(slot * columns, (slot + 1) * columns))
+        self._staging.commit()
+        seat.made_environment = True
+        seat.last_message = time.monotonic()
+        seat.release(slot)
+
+    def _replace(self, seat: _Seat, cause: str) -> None:
+        """Ends a seat's process for certain, then gives its slots to a new one, unless the run must end."""
+        failure = seat.failure
+        seat.end()
+        complaint = f"actor {seat.index} ({self._config.env}) {cause}"
+        if failure is not None:
+            complaint += f" by an exception:\n{failure.traceback.rstrip()}"
+            if not failure.made_environment and not seat.made_environment:
+                raise ActorsFailed(f"{complaint}\nIts environment could not be made.")
+        now = time.monotonic()
+        while self._restart_times and now - self._restart_times[0] > _RESTART_WINDOW_S:
+            self._restart_times.popleft()
+        if len(self._restart_times) >= self._config.max_actor_restarts:
+            raise ActorsFailed(f"{complaint}\nNo more than --max_actor_restarts {self._config.max_actor_restarts}.")
+        self._restart_times.append(now)
+        self.num_restarts += 1
+        self.messages.append(f"{complaint}\nIt is replaced (restart {self.num_restarts}).")
+        self._start(seat)
+
+    def _start(self, seat: _Seat) -> None:
+        task = ActorTask(self._config, self._spaces, seat.index, seat.generation + 1, self._weights)
+        seat.start(self._context, task, self._store)
+
+
+class InlineActor:
+    """One actor in the learner's own process, for `--num_actors 0`: the same batches, repeatable bit by bit."""
+
+    num_restarts = 0
+
+    def __init__(self, config: Config, spaces: Spaces, network: nn.Module, weights: SharedWeights) -> None:
+        """Takes what `ActorPool` takes."""
+        self._task = ActorTask(config, spaces, index=0, generation=0, weights=weights)
+        self._staging = _make_staging(config, spaces, network.initial_state(1))
+        self._actor: Actor | None = None
+        self.messages: deque[str] = deque()
+
+    def __enter__(self) -> Self:
+        self._actor = make_actor(self._task)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._actor is not None:
+            self._actor.close()
+
+    def get_batch(self, timeout_s: float) -> Rollout | None:
+        """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`."""
+        while (batch := self._staging.pop()) is None:
+            self._actor.unroll(self._staging.next_place())
+            self._staging.commit()
+        return batch
+
+
+def _make_staging(config: Config, spaces: Spaces, core_state: tuple) -> BatchStaging:
+    columns = max(config.batch_size, config.envs_per_actor)
+    staging = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
+    return BatchStaging(staging, config.envs_per_actor, config.batch_size)

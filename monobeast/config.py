@@ -1,0 +1,158 @@
+"""Every setting of a run: the single source of flags, defaults, help and checks.
+
+Imports neither torch nor gymnasium, so that `--help` and a refusal of a bad value come at once.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _flag(default: Any, group: str, help: str, **limits: Any) -> Any:
+    """A field of `Config`; `limits` are those of `_check_value`."""
+    return field(default=default, metadata={"group": group, "help": help, **limits})
+
+
+def _check_value(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> None:
+    """Raises ValueError, naming flag, value and range, unless low <= value <= high and above < value."""
+    if choices and value not in choices:
+        raise ValueError(f"--{name} {value}: must be one of {', '.join(choices)}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    bounds = [
+        (low, "at least", lambda bound: value >= bound),
+        (above, "above", lambda bound: value > bound),
+        (high, "at most", lambda bound: value <= bound),
+    ]
+    wanted = " and ".join(f"{word} {bound:g}" for bound, word, _ in bounds if bound is not None)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"--{name} {value}: must be a finite number" + (f", {wanted}" if wanted else ""))
+    if not all(holds(bound) for bound, _, holds in bounds if bound is not None):
+        raise ValueError(f"--{name} {value}: must be {wanted}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one run, checked when made.
+
+    Every field is a command-line flag of the same name. `None` means "chosen for the environment or the machine":
+    the training loop replaces it and records what it chose.
+
+    Raises:
+        ValueError: a value out of its range, or two that do not fit each other; the message names the flag, the
+            value and the range.
+    """
+
+    # fmt: off
+    env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
+    xpid: str | None = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
+    savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
+    total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
+    max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
+    seed: int | None = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
+    log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
+    checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
+    disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
+
+    num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)
+    envs_per_actor: int = _flag(8, "actors", "environments E an actor, sharing one forward pass", low=1)
+    unroll_length: int = _flag(20, "actors", "T: steps of a rollout", low=1)
+    num_buffers: int | None = _flag(None, "actors", "rollout slots, each E columns wide (default: 3 an actor)", low=1)
+    actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced", above=0)
+    max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour", low=0)
+    start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
+
+    batch_size: int = _flag(8, "learner", "B: trajectories an update; divides E or is divided by it", low=1)
+    learning_rate: float = _flag(6e-4, "learner", "step size, falling linearly to 0 at total_steps", above=0)
+    alpha: float = _flag(0.99, "learner", "RMSProp smoothing constant", low=0, high=1)
+    momentum: float = _flag(0.0, "learner", "RMSProp momentum", low=0)
+    epsilon: float = _flag(0.01, "learner", "RMSProp epsilon", above=0)
+    grad_norm_clipping: float = _flag(40.0, "learner", "global norm to which gradients are clipped", above=0)
+    num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: torch's own choice)", low=1)
+    device: str | None = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
+    disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
+
+    discounting: float = _flag(0.99, "loss", "discount factor gamma a step", low=0, high=1)
+    baseline_cost: float = _flag(0.5, "loss", "weight of the baseline loss", low=0)
+    entropy_cost: float = _flag(0.01, "loss", "weight of the entropy loss", low=0)
+    reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none"))
+    clip_rho_threshold: float | None = _flag(1.0, "loss", "rho-bar: clip of the importance weights in V-trace's targets; none for no clip", low=0)
+    clip_pg_rho_threshold: float | None = _flag(1.0, "loss", "clip of the importance weights in the policy gradient; none for no clip", low=0)
+    clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
+    vtrace_lambda: float = _flag(1.0, "loss", "lambda of remark 2", low=0, high=1)
+
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
+    use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
+
+    frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1)
+    noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0)
+    sticky_actions: float | None = _flag(None, "environment", "Atari: probability that the last action is repeated (default: by the id, 0.25 for v5 and v0, 0 for v4)", low=0, high=1)
+    full_action_space: bool | None = _flag(None, "environment", "Atari: all 18 actions (default: by the id)")
+    max_episode_frames: int = _flag(108_000, "environment", "Atari: emulator frames after which an episode is truncated", low=1)
+    life_loss_terminal: bool | None = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
+    env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
+
+    num_episodes: int = _flag(10, "test", "episodes to play", low=1)
+    greedy: bool = _flag(False, "test", "play the policy's mode (default: sample from it)")
+    max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        for setting in dataclasses.fields(self):
+            limits = {k: v for k, v in setting.metadata.items() if k not in ("group", "help")}
+            value = getattr(self, setting.name)
+            _check_type(setting, value)
+            if value is not None:
+                _check_value(setting.name, value, **limits)
+        self._check_names()
+        self._check_pairs()
+
+    def _check_names(self) -> None:
+        if not self.env.strip():
+            raise ValueError("--env '': must be a Gymnasium id")
+        if self.xpid is not None and not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", self.xpid):
+            raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -")
+        if self.xpid == "latest":
+            raise ValueError("--xpid latest: is the link to the newest run")
+        if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"--device {self.device}: must be cpu, cuda or cuda:N")
+        try:
+            kwargs = json.loads(self.env_kwargs)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"--env_kwargs {self.env_kwargs}: must be a JSON object ({error})") from None
+        if not isinstance(kwargs, dict):
+            raise ValueError(f"--env_kwargs {self.env_kwargs}: must be a JSON object, such as '{{\"key\": 1}}'")
+
+    def _check_pairs(self) -> None:
+        columns, batch = self.envs_per_actor, self.batch_size
+        if columns % batch and batch % columns:
+            raise ValueError(
+                f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
+                f"such as --batch_size {max(1, batch // columns) * columns}"
+            )
+        if self.num_buffers is not None and self.num_buffers < self.num_actors:
+            raise ValueError(
+                f"--num_buffers {self.num_buffers}: must be at least --num_actors {self.num_actors}, a slot an actor"
+            )
+        if self.disable_cuda and self.device is not None and self.device != "cpu":
+            raise ValueError(f"--device {self.device} --disable_cuda: exclude each other")
+
+
+def _check_type(setting: dataclasses.Field, value: Any) -> None:
+    """Raises ValueError unless `value` is of the field's annotated type; an int serves as a float."""
+    accepted = setting.type | int if setting.type in (float, float | None) else setting.type
+    is_misplaced_bool = isinstance(value, bool) and setting.type not in (bool, bool | None)
+    if is_misplaced_bool or not isinstance(value, accepted):
+        wanted = getattr(setting.type, "__name__", str(setting.type))
+        raise ValueError(f"--{setting.name} {value!r}: must be of type {wanted}")

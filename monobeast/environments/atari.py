@@ -1,0 +1,88 @@
+"""Atari games, through the vector environment that ale-py has in C++."""
+
+from typing import Any
+
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from monobeast.config import Config
+
+_ENTRY_POINT = "ale_py.env:AtariEnv"
+
+# Arguments of AtariVectorEnv that are not for --env_kwargs, and where their values come from instead.
+_RESERVED = {
+    "game": "use --env",
+    "num_envs": "use --envs_per_actor",
+    "batch_size": "use --envs_per_actor; all environments of an actor are stepped together",
+    "num_threads": "use --num_actors; an actor has one thread",
+    "autoreset_mode": "episodes are told apart by NEXT_STEP autoreset",
+    "max_num_frames_per_episode": "use --max_episode_frames",
+    "repeat_action_probability": "use --sticky_actions",
+    "full_action_space": "use --full_action_space",
+    "frameskip": "use --frame_skip",
+    "noop_max": "use --noop_max",
+    "episodic_life": "use --life_loss_terminal",
+    "life_loss_info": "use --life_loss_terminal",
+    "reward_clipping": "use --reward_clipping",
+}
+_SIZES = ("img_height", "img_width", "stack_num")
+
+
+def is_atari(spec: EnvSpec) -> bool:
+    """Whether the id stands for a game of ale-py, with nothing of somebody's own around it."""
+    return spec.entry_point == _ENTRY_POINT and not spec.additional_wrappers and spec.max_episode_steps is None
+
+
+def check_kwargs(env_kwargs: dict[str, Any]) -> None:
+    """Raises ValueError, naming what to use instead, if `--env_kwargs` sets what is not its to set."""
+    for name, value in env_kwargs.items():
+        if name in _RESERVED:
+            raise ValueError(f"--env_kwargs {name}: not for Atari; {_RESERVED[name]}")
+        # ALE hangs for ever in reset() when a frame has no pixels (seen with ale-py 0.12.1).
+        if name in _SIZES and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"--env_kwargs {name} {value!r}: must be an int, at least 1")
+
+
+def make_native(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
+    """`num_envs` games, preprocessed as the paper has it: 84x84 gray, maximum over two frames, four frames stacked.
+
+    Every argument is named, because the defaults are traps: they would clip the reported returns, and take all cores.
+
+    Args:
+        config: resolved.
+        spec: of the id; its kwargs name the game. Its own frame skip is replaced, so that frames are skipped once.
+        num_envs: E.
+        env_kwargs: past `check_kwargs`.
+    """
+    from ale_py.vector_env import AtariVectorEnv
+
+    arguments = {
+        "thread_affinity_offset": -1,
+        "continuous": False,
+        "continuous_action_threshold": 0.5,
+        "img_height": 84,
+        "img_width": 84,
+        "grayscale": True,
+        "stack_num": 4,
+        "maxpool": True,
+        "use_fire_reset": True,
+        **{name: value for name, value in spec.kwargs.items() if name not in _RESERVED},
+        **env_kwargs,
+    }
+    return AtariVectorEnv(
+        game=spec.kwargs["game"],
+        num_envs=num_envs,
+        batch_size=num_envs,
+        num_threads=1,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        max_num_frames_per_episode=config.max_episode_frames,
+        repeat_action_probability=config.sticky_actions,
+        full_action_space=config.full_action_space,
+        frameskip=config.frame_skip,
+        # ALE draws from 0 to noop_max - 1 no-ops; the first of them is the FIRE in games that start by it.
+        noop_max=config.noop_max + 1,
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        **arguments,
+    )

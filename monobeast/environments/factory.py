@@ -1,0 +1,119 @@
+"""From settings to environments, and the refusals of settings that lead to none."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
+
+from monobeast.config import Config
+from monobeast.environments.atari import check_kwargs, is_atari, make_native
+from monobeast.environments.registry import find_spec
+from monobeast.environments.single import make_single
+from monobeast.environments.spaces import Spaces, require_supported
+from monobeast.environments.vector import VectorEnvironment
+
+# Settings that only ALE knows, with the values that are also true of an environment without them.
+_ATARI_ONLY = {
+    "frame_skip": (1,),
+    "noop_max": (0,),
+    "sticky_actions": (0.0,),
+    "full_action_space": (False,),
+    "max_episode_frames": (),
+}
+
+
+def resolve(config: Config) -> Config:
+    """Replaces what is left open for the environment to decide: a setting that is `None` or "auto".
+
+    Raises:
+        ValueError: no such environment.
+    """
+    spec = find_spec(config.env)
+    atari = is_atari(spec)
+    chosen = {
+        "sticky_actions": float(spec.kwargs.get("repeat_action_probability", 0.25)) if atari else 0.0,
+        "full_action_space": bool(spec.kwargs.get("full_action_space", False)) if atari else False,
+        "life_loss_terminal": atari,
+    }
+    changes = {name: value for name, value in chosen.items() if getattr(config, name) is None}
+    if config.reward_clipping == "auto":
+        changes["reward_clipping"] = "abs_one" if atari else "none"
+    return dataclasses.replace(config, **changes)
+
+
+def make(config: Config, num_envs: int, seeds: Sequence[int]) -> VectorEnvironment:
+    """Makes `num_envs` environments; what `config` leaves open is resolved.
+
+    Args:
+        config: the run's.
+        num_envs: E.
+        seeds: E ints in 0..2^31-1, used on the first reset.
+
+    Raises:
+        ValueError: seeds of another number or range; no such environment; one that can't be made with these
+            settings, the environment's own exception being the cause; spaces that are not supported.
+    """
+    if len(seeds) != num_envs or not all(0 <= seed < 2**31 for seed in seeds):
+        raise ValueError(f"seeds: expected {num_envs} ints in 0..2^31-1, got {list(seeds)}")
+    config = resolve(config)
+    spec = find_spec(config.env)
+    envs = _make_envs(config, spec, num_envs)
+    try:
+        require_supported(config.env, envs.single_observation_space, envs.single_action_space)
+        # ALE takes an int32 array, SyncVectorEnv a list of Python ints.
+        own_seeds = np.asarray(seeds, np.int32) if is_atari(spec) else [int(seed) for seed in seeds]
+        return VectorEnvironment(envs, own_seeds, bool(config.life_loss_terminal))
+    except Exception:
+        envs.close()
+        raise
+
+
+def check(config: Config) -> Spaces:
+    """Makes one environment, resets it once and closes it: what would fail in an actor fails here, before any starts.
+
+    Raises:
+        ValueError: as `make` and `resolve`; a setting that is for Atari only; a failing reset, the environment's own
+            exception being the cause.
+    """
+    spec = find_spec(config.env)
+    if not is_atari(spec):
+        _refuse_atari_only(config)
+    with contextlib.closing(make(config, 1, [0])) as environment:
+        try:
+            environment.reset()
+        except Exception as error:
+            raise ValueError(f"{_named(config)}: its reset failed with {_described(error)}") from error
+        return Spaces(environment.observation_space, int(environment.action_space.n))
+
+
+def _make_envs(config: Config, spec: EnvSpec, num_envs: int) -> VectorEnv:
+    env_kwargs: dict[str, Any] = json.loads(config.env_kwargs)
+    if is_atari(spec):
+        check_kwargs(env_kwargs)
+    try:
+        if is_atari(spec):
+            return make_native(config, spec, num_envs, env_kwargs)
+        return make_single(spec, num_envs, env_kwargs)
+    except Exception as error:
+        raise ValueError(f"{_named(config)}: can't be made, {_described(error)}") from error
+
+
+def _refuse_atari_only(config: Config) -> None:
+    defaults = {setting.name: setting.default for setting in dataclasses.fields(Config)}
+    for name, harmless in _ATARI_ONLY.items():
+        value = getattr(config, name)
+        if value != defaults[name] and value not in harmless:
+            raise ValueError(f"--{name} {value}: is for Atari only, --env {config.env} has no such thing")
+
+
+def _named(config: Config) -> str:
+    return f"--env {config.env}" + ("" if config.env_kwargs == "{}" else f" --env_kwargs {config.env_kwargs}")
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

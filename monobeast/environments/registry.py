@@ -1,0 +1,62 @@
+"""Finds what an environment's id stands for, or says which id may have been meant."""
+
+import difflib
+import importlib
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    """The registered specification of `env_id`.
+
+    Args:
+        env_id: a Gymnasium id, or module:Id, where importing the module registers the id.
+
+    Raises:
+        ValueError: the module can't be imported, or there is no such id; the message holds the closest ids.
+    """
+    ale_fault = _register_ale()
+    name = _import_module(env_id)
+    try:
+        return gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        hints = [f"--env {env_id}: no such environment", *_suggestions(name)]
+        if ale_fault is not None:
+            hints.append(f"Atari games are missing, since ale-py can't be imported ({ale_fault})")
+        raise ValueError("; ".join(hints)) from error
+
+
+def _register_ale() -> ImportError | None:
+    """Makes the Atari ids known in this process; returns why that is impossible, for a machine without ale-py."""
+    try:
+        import ale_py
+    except ImportError as error:
+        return error
+    gymnasium.register_envs(ale_py)
+    return None
+
+
+def _import_module(env_id: str) -> str:
+    """Imports the module of module:Id, and returns Id."""
+    module, colon, name = env_id.partition(":")
+    if not colon:
+        return env_id
+    try:
+        importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # SystemExit: a script that reads a command line when imported
+        raise ValueError(
+            f"--env {env_id}: importing module {module!r} failed with {type(error).__name__}: {error}"
+        ) from error
+    return name
+
+
+def _suggestions(name: str) -> list[str]:
+    """One sentence with up to three ids like `name`, or none; a missing namespace and upper case don't count."""
+    known: dict[str, str] = {}
+    for env_id in gymnasium.registry:
+        known.setdefault(env_id.lower(), env_id)
+    for env_id in gymnasium.registry:
+        known.setdefault(env_id.rpartition("/")[2].lower(), env_id)
+    matches = difflib.get_close_matches(name.lower(), known, n=3)
+    return [f"did you mean {' or '.join(dict.fromkeys(known[match] for match in matches))}?"] if matches else []

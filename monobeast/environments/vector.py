@@ -1,0 +1,142 @@
+"""E environments stepped together, and the accounting of their episodes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from monobeast.environments.spaces import from_zero
+
+_UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost against it
+
+
+class EnvStep(NamedTuple):
+    """What E environments answered to a reset or to one action each, as NumPy arrays."""
+
+    observation: np.ndarray  # [E, ...], the space's dtype: x_{t+1}; valid until the next call
+    is_first: np.ndarray  # bool [E]: x_{t+1} opens an episode
+    reward: np.ndarray  # float32 [E]: as the environment gave it, unclipped; 0 in reset steps
+    terminal: np.ndarray  # bool [E]: nothing after has value, by termination or by a lost life that counts as such
+    done: np.ndarray  # bool [E]: the step ended the episode, by termination or truncation
+    episode_return: np.ndarray  # float64 [E]: sum of the game's rewards so far; read where done
+    episode_length: np.ndarray  # int64 [E]: steps so far, the reset step not counted; read where done
+
+
+class VectorEnvironment:
+    """Wraps a Gymnasium vector environment of the NEXT_STEP kind.
+
+    There the step after the end of an episode is a *reset step*: its action is ignored, its reward is 0 and its
+    observation opens the next episode. `Discrete(n, start=k)` is hidden, for actions and for observations, which are
+    delivered as int64: both count from 0.
+    """
+
+    def __init__(self, envs: VectorEnv, seeds: Sequence[int] | np.ndarray, life_loss_terminal: bool):
+        """Takes over `envs`.
+
+        Args:
+            envs: in NEXT_STEP autoreset; its action space is Discrete.
+            seeds: one an environment, in the form that the `reset` of `envs` takes.
+            life_loss_terminal: whether a fall of `info["lives"]` sets `terminal`.
+
+        Raises:
+            RuntimeError: `envs` resets in another way.
+        """
+        mode = envs.metadata.get("autoreset_mode")
+        if mode != AutoresetMode.NEXT_STEP:
+            raise RuntimeError(f"{envs}: autoreset mode must be {AutoresetMode.NEXT_STEP}, is {mode}")
+        self.num_envs = envs.num_envs
+        self.observation_space = from_zero(envs.single_observation_space)
+        self.action_space = from_zero(envs.single_action_space)
+        self._envs = envs
+        self._seeds: Sequence[int] | np.ndarray | None = seeds
+        self._life_loss_terminal = life_loss_terminal
+        self._start_observation = getattr(envs.single_observation_space, "start", None)
+        self._start_action = int(envs.single_action_space.start)
+        self._done: np.ndarray | None = None  # of the last step; None before the first reset
+        self._clear()
+
+    def reset(self) -> EnvStep:
+        """Opens an episode in every environment; the seeds are used the first time, later calls go on from there."""
+        observation, info = self._envs.reset(seed=self._seeds)
+        self._seeds = None
+        self._clear()
+        self._done = np.zeros(self.num_envs, bool)
+        everywhere, nowhere = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        self._lost_life(everywhere, info)
+        return EnvStep(
+            observation=self._from_zero(observation),
+            is_first=everywhere,
+            reward=np.zeros(self.num_envs, np.float32),
+            terminal=nowhere,
+            done=nowhere.copy(),
+            episode_return=self._return.copy(),
+            episode_length=self._length.copy(),
+        )
+
+    def step(self, actions: np.ndarray) -> EnvStep:
+        """Takes one step in every environment.
+
+        Args:
+            actions: int64 [E], in 0..A-1; ignored where the last step was `done`.
+
+        Raises:
+            ValueError: actions of another shape, dtype or range, found before any environment sees them.
+            RuntimeError: no `reset` before, or an environment that does not reset in the step after `done`.
+        """
+        if self._done is None:
+            raise RuntimeError("step() before reset()")
+        actions = self._checked(actions)
+        is_reset = self._done
+        observation, reward, terminated, truncated, info = self._envs.step(actions + self._start_action)
+        done = terminated | truncated
+        if (is_reset & (done | (reward != 0))).any():
+            raise RuntimeError(f"{self._envs}: no reset in the step after an episode's end")
+        self._count(is_reset, reward)
+        lost_life = self._lost_life(is_reset, info)
+        self._done = done
+        return EnvStep(
+            observation=self._from_zero(observation),
+            is_first=is_reset.copy(),
+            reward=reward.astype(np.float32),
+            terminal=terminated | lost_life,
+            done=done.copy(),
+            episode_return=self._return.copy(),
+            episode_length=self._length.copy(),
+        )
+
+    def close(self) -> None:
+        self._envs.close()
+
+    def _clear(self) -> None:
+        self._return = np.zeros(self.num_envs)
+        self._length = np.zeros(self.num_envs, np.int64)
+        self._lives = np.full(self.num_envs, _UNKNOWN_LIVES)
+
+    def _checked(self, actions: np.ndarray) -> np.ndarray:
+        """The actions as int64 [E]. ALE hangs for ever on one that is out of range (seen with ale-py 0.12.1)."""
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise ValueError(f"actions: expected int64 [{self.num_envs}], got {actions.dtype} {list(actions.shape)}")
+        if actions.min() < 0 or actions.max() >= self.action_space.n:
+            raise ValueError(f"actions: expected 0 to {self.action_space.n - 1}, got {actions.tolist()}")
+        return actions.astype(np.int64, copy=False)
+
+    def _count(self, is_reset: np.ndarray, reward: np.ndarray) -> None:
+        self._return = np.where(is_reset, 0.0, self._return + reward)
+        self._length = np.where(is_reset, 0, self._length + 1)
+
+    def _lost_life(self, is_reset: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        """bool [E]: where this step took a life, in an environment whose lives count."""
+        previous = np.where(is_reset, _UNKNOWN_LIVES, self._lives)
+        if self._life_loss_terminal and "lives" in info:
+            is_given = info.get("_lives", True)  # Gymnasium's mask of the environments that gave the entry
+            self._lives = np.where(is_given, info["lives"], previous)
+        else:
+            self._lives = previous
+        return self._lives < previous
+
+    def _from_zero(self, observation: np.ndarray) -> np.ndarray:
+        if self._start_observation is None:
+            return observation
+        return observation.astype(np.int64) - int(self._start_observation)

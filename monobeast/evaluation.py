@@ -1,0 +1,104 @@
+"""Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
+
+import dataclasses
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from monobeast import checkpoint, environments, run_folder, seeding
+from monobeast.config import Config
+from monobeast.environments import EnvStep, VectorEnvironment
+from monobeast.networks import AgentInput, make_network
+from monobeast.policy import LocalPolicy
+
+
+class Episode(NamedTuple):
+    """One game played."""
+
+    episode_return: float
+    length: int  # agent steps
+    is_capped: bool  # cut off at `--max_episode_steps`, so the return is that of a part
+
+
+class Player(NamedTuple):
+    """A checkpoint ready to play."""
+
+    config: Config  # the trained run's, with what the caller chose in its place
+    environment: VectorEnvironment  # of one environment
+    policy: LocalPolicy
+    step: int  # agent steps it was trained for
+
+
+def load_player(chosen: dict[str, Any]) -> Player:
+    """Loads the run `chosen["xpid"]` in `chosen["savedir"]`, or the newest.
+
+    Args:
+        chosen: Settings the caller gave; the run's own stand for all others.
+
+    Raises:
+        ValueError: no such run, no checkpoint, or one for another environment.
+    """
+    asked = Config(**chosen)
+    folder = run_folder.find(asked.savedir, asked.xpid)
+    content = checkpoint.load(folder)
+    trained = Config(**content["config"])
+    if "env" in chosen and asked.env != trained.env:
+        raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
+    groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
+    overrides = {name: value for name, value in chosen.items() if groups[name] in ("environment", "test")}
+    overrides["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
+    config = dataclasses.replace(trained, **overrides)
+    spaces = environments.check(config)
+    network = make_network(spaces.observation, spaces.num_actions, trained.network, trained.use_lstm)
+    try:
+        network.load_state_dict(content["learner"]["network"])
+    except RuntimeError as error:
+        raise ValueError(
+            f"the checkpoint in {folder} is for another environment than {config.env} with "
+            f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
+        ) from error
+    seed = chosen.get("seed", np.random.SeedSequence().entropy % 2**31)
+    environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
+    policy = LocalPolicy(network.eval(), None, seeding.sampling_seed(seed, 0, 0), greedy=config.greedy)
+    return Player(config, environment, policy, content["learner"]["step"])
+
+
+def play(player: Player) -> Iterator[Episode]:
+    """Plays `num_episodes` games, each given as it ends."""
+    for _ in range(player.config.num_episodes):
+        yield _play_episode(player.environment, player.policy, player.config.max_episode_steps)
+
+
+def summarize(episodes: list[Episode]) -> str:
+    """Mean, standard deviation, minimum and maximum of the returns, and how many episodes were cut off."""
+    returns = [episode.episode_return for episode in episodes]
+    deviation = statistics.stdev(returns) if len(returns) > 1 else 0.0
+    text = (
+        f"return over {len(returns)} episodes: mean {statistics.mean(returns):.2f}, standard deviation {deviation:.2f}, "
+        f"minimum {min(returns):g}, maximum {max(returns):g}"
+    )
+    num_capped = sum(episode.is_capped for episode in episodes)
+    return text + (f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else "")
+
+
+def _play_episode(environment: VectorEnvironment, policy: LocalPolicy, max_steps: int) -> Episode:
+    step = environment.reset()
+    action = np.zeros(1, dtype=np.int64)
+    core_state = policy.initial_state(1)
+    for _ in range(max_steps):
+        decision = policy.act(_to_input(step, action), core_state)
+        core_state = decision.core_state
+        action = decision.action.numpy()
+        step = environment.step(action)
+        if step.done[0]:
+            return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=False)
+    return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=True)
+
+
+def _to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
+    """[1, 1, ...] tensors of one observation and what led to it."""
+    arrays = (step.observation, step.is_first, last_action, step.reward)
+    return AgentInput(*(torch.from_numpy(array[np.newaxis]) for array in arrays))

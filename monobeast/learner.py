@@ -1,0 +1,148 @@
+"""One update: from a batch of rollouts to new weights."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from monobeast import losses, vtrace
+from monobeast.config import Config
+from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.rollouts import Rollout
+
+
+class LossResult(NamedTuple):
+    """What `compute_loss` found. Statistics carry no gradient and leave out reset steps."""
+
+    total_loss: Tensor  # float32 []: what is minimized, summed over time and batch
+    statistics: dict[str, Tensor]  # float32 [] each; the names are columns of logs.csv
+
+
+def clip_rewards(rewards: Tensor, mode: str) -> Tensor:
+    """Rewards as the learner sees them: `abs_one` clips to [-1, 1] (paper, section 5.3), `none` leaves them."""
+    return rewards.clamp(-1.0, 1.0) if mode == "abs_one" else rewards
+
+
+def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> LossResult:
+    """The IMPALA loss of a batch: policy gradient, baseline and entropy (paper, section 4.2), summed (D.1).
+
+    Episode ends need no special case: a reset step has a log importance weight of minus infinity, so rho = c = 0, its
+    target is V itself and its advantage 0; a truncated episode bootstraps from V of its real final observation.
+
+    Args:
+        network: Its gradient is what the loss is for.
+        rollout: A batch on the network's device.
+        config: Discount, clips and weights of the losses; `reward_clipping` resolved.
+    """
+    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
+    output = network(inputs, rollout.core_state)
+    target_logits = output.policy_logits[:-1]  # x_0 .. x_{T-1}; x_T has no action
+    values = output.baseline[:-1]
+    counts = ~rollout.is_reset
+    returns = compute_returns(rollout, target_logits.detach(), output.baseline.detach(), config)
+    pg_loss = losses.compute_policy_gradient_loss(target_logits, rollout.action, returns.pg_advantages)
+    baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
+    raw_entropy_loss = losses.compute_entropy_loss(target_logits, mask=counts)
+    entropy_loss = config.entropy_cost * raw_entropy_loss
+    total_loss = pg_loss + baseline_loss + entropy_loss
+    statistics = {
+        "total_loss": total_loss,
+        "pg_loss": pg_loss,
+        "baseline_loss": baseline_loss,
+        "entropy_loss": entropy_loss,
+        "entropy": -raw_entropy_loss / counts.sum().clamp(min=1),
+    }
+    return LossResult(total_loss, {name: value.detach() for name, value in statistics.items()})
+
+
+def compute_returns(rollout: Rollout, target_logits: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
+    """V-trace's targets and advantages for a batch whose episodes may end anywhere in it.
+
+    Args:
+        rollout: B trajectories of T steps.
+        target_logits: float32 [T, B, A]: pi at x_0 .. x_{T-1}.
+        baseline: float32 [T+1, B]: V(x_0) .. V(x_T).
+        config: Discount, clips, lambda.
+    """
+    return vtrace.from_importance_weights(
+        log_rhos=compute_log_rhos(rollout, target_logits),
+        # A truncated episode had a future, so its discount stays; a terminated one had none.
+        discounts=config.discounting * (~rollout.terminal).to(baseline.dtype),
+        rewards=clip_rewards(rollout.reward, config.reward_clipping),
+        values=baseline[:-1],
+        bootstrap_value=baseline[-1],
+        clip_rho_threshold=config.clip_rho_threshold,
+        clip_pg_rho_threshold=config.clip_pg_rho_threshold,
+        clip_c_threshold=config.clip_c_threshold,
+        lambda_=config.vtrace_lambda,
+    )
+
+
+def compute_log_rhos(rollout: Rollout, target_logits: Tensor) -> Tensor:
+    """log(pi(a_t|x_t) / mu(a_t|x_t)), float32 [T, B]; minus infinity where the environment ignored a_t."""
+    target = vtrace.action_log_probs(target_logits, rollout.action)
+    behavior = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
+    return (target - behavior).masked_fill(rollout.is_reset, -torch.inf)
+
+
+class Learner:
+    """Holds network and optimizer; turns batches into updates. Takes a batch and nothing else.
+
+    Args:
+        network: Already on its device.
+        config: Resolved.
+    """
+
+    def __init__(self, network: AgentNetwork, config: Config) -> None:
+        self.network = network
+        self.num_updates = 0
+        self.step = 0  # rows learned from, T * B an update; reset steps are among them
+        self._config = config
+        self._device = next(network.parameters()).device
+        self._optimizer = torch.optim.RMSprop(
+            network.parameters(),
+            lr=config.learning_rate,
+            alpha=config.alpha,
+            momentum=config.momentum,
+            eps=config.epsilon,
+        )
+
+    @property
+    def learning_rate(self) -> float:
+        """Falls linearly from `--learning_rate` to 0 at `--total_steps` (paper, table D.1)."""
+        remaining = max(0.0, 1.0 - self.step / self._config.total_steps)
+        return self._config.learning_rate * remaining
+
+    def update(self, batch: Rollout) -> dict[str, Tensor]:
+        """One optimizer step.
+
+        Returns:
+            Statistics of the update, 0-dim tensors on the network's device: nothing here waits for the device.
+        """
+        lags = self.num_updates - batch.policy_version
+        result = compute_loss(self.network, batch.map(lambda tensor: tensor.to(self._device)), self._config)
+        self._optimizer.zero_grad()
+        result.total_loss.backward()
+        grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        self._optimizer.step()
+        self.num_updates += 1
+        self.step += batch.action.numel()
+        lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
+        return result.statistics | {"grad_norm": grad_norm} | lag_statistics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values from which `load_state_dict` goes on."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "step": self.step,
+            "num_updates": self.num_updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a state that `state_dict` gave."""
+        self.network.load_state_dict(state["network"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.step, self.num_updates = state["step"], state["num_updates"]

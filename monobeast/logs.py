@@ -1,0 +1,190 @@
+"""What a run says: `logs.csv`, `episodes.csv`, the console and `out.log`."""
+
+import csv
+import datetime
+import logging
+import math
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from monobeast.learner import Learner
+from monobeast.rollouts import Rollout
+
+LOG_COLUMNS = (
+    "step",
+    "environment_steps",
+    "updates",
+    "seconds",
+    "steps_per_second",
+    "learning_rate",
+    "episodes",
+    "mean_episode_return",
+    "mean_episode_length",
+    "total_loss",
+    "pg_loss",
+    "baseline_loss",
+    "entropy_loss",
+    "entropy",
+    "grad_norm",
+    "policy_lag_mean",
+    "policy_lag_max",
+    "actor_restarts",
+)
+EPISODE_COLUMNS = ("step", "actor", "env", "episode_return", "episode_length")
+_RECENT_EPISODES = 100
+
+logger = logging.getLogger("monobeast")
+
+
+def set_up_console(out_log: Path) -> None:
+    """Sends the package's messages to standard output and to `out_log`; undone by `close_console`."""
+    close_console()
+    for handler in (logging.StreamHandler(sys.stdout), logging.FileHandler(out_log)):
+        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def close_console() -> None:
+    """Takes this module's handlers off the package's logger."""
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+
+
+class Averages:
+    """Statistics of many updates as one number each, without waiting for the device until they are read."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, statistics: dict[str, Tensor]) -> None:
+        """Takes the statistics of one update, 0-dim tensors."""
+        for name, value in statistics.items():
+            if name not in self._sums:
+                self._sums[name] = value.clone()
+            elif name.endswith("_max"):
+                self._sums[name] = self._sums[name].maximum(value)
+            else:
+                self._sums[name] = self._sums[name] + value
+        self._count += 1
+
+    def pop(self) -> dict[str, float]:
+        """Means since the last call, and the greatest of those whose name ends in `_max`; empty without an update."""
+        numbers = {
+            name: value.item() / (1 if name.endswith("_max") else self._count) for name, value in self._sums.items()
+        }
+        self._sums, self._count = {}, 0
+        return numbers
+
+
+class RunLog:
+    """Collects what updates and episodes gave, and writes a row an interval. A context manager."""
+
+    def __init__(self, folder: Path, total_steps: int, interval_s: float) -> None:
+        self._rows = _CsvFile(folder / "logs.csv", LOG_COLUMNS)
+        self._episode_rows = _CsvFile(folder / "episodes.csv", EPISODE_COLUMNS)
+        self._total_steps = total_steps
+        self._interval_s = interval_s
+        self._averages = Averages()
+        self._recent_returns: deque[float] = deque(maxlen=_RECENT_EPISODES)
+        self._interval_episodes: list[tuple[float, int]] = []
+        self._start = self._last_write = time.monotonic()
+        self._last_step = 0
+        self.environment_steps = 0
+        self.num_episodes = 0
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows.close()
+        self._episode_rows.close()
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 episodes, or of all where there were fewer; None before the first."""
+        return _mean(list(self._recent_returns))
+
+    def record(self, batch: Rollout, statistics: dict[str, Tensor], step: int) -> None:
+        """Takes one update: its batch (on the CPU), its statistics, and the step it led to."""
+        self._averages.add(statistics)
+        self.environment_steps += int((~batch.is_reset).sum())
+        for t, column in batch.done.nonzero().tolist():
+            episode_return, length = float(batch.episode_return[t, column]), int(batch.episode_length[t, column])
+            actor, env = int(batch.actor[0, column]), int(batch.env[0, column])
+            self._episode_rows.write((step, actor, env, episode_return, length))
+            self._recent_returns.append(episode_return)
+            self._interval_episodes.append((episode_return, length))
+            self.num_episodes += 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an interval has passed since the last row."""
+        return time.monotonic() - self._last_write >= self._interval_s
+
+    def write_row(self, learner: Learner, actor_restarts: int) -> None:
+        """Writes a row of `logs.csv`, and a line to the console."""
+        now = time.monotonic()
+        rate = (learner.step - self._last_step) / max(now - self._last_write, 1e-9)
+        returns, lengths = [e[0] for e in self._interval_episodes], [e[1] for e in self._interval_episodes]
+        row = self._averages.pop() | {
+            "step": learner.step,
+            "environment_steps": self.environment_steps,
+            "updates": learner.num_updates,
+            "seconds": now - self._start,
+            "steps_per_second": rate,
+            "learning_rate": learner.learning_rate,
+            "episodes": self.num_episodes,
+            "mean_episode_return": _mean(returns),
+            "mean_episode_length": _mean(lengths),
+            "actor_restarts": actor_restarts,
+        }
+        self._rows.write([row.get(name) for name in LOG_COLUMNS])
+        self._rows.flush()
+        self._episode_rows.flush()
+        logger.info(self._describe(row))
+        self._last_write, self._last_step, self._interval_episodes = now, learner.step, []
+
+    def _describe(self, row: dict[str, Any]) -> str:
+        step, rate = row["step"], row["steps_per_second"]
+        parts = [f"step {step:,} of {self._total_steps:,} ({step / self._total_steps:.1%})", f"{rate:,.0f} steps/s"]
+        if rate > 0:
+            seconds_left = max(0, math.ceil((self._total_steps - step) / rate))
+            parts.append(f"{datetime.timedelta(seconds=seconds_left)} to go")
+        mean = self.mean_return
+        parts.append("no episode ended yet" if mean is None else f"return {mean:.2f} ({self.num_episodes} episodes)")
+        if "total_loss" in row:
+            parts.append(f"loss {row['total_loss']:.3f}, entropy {row['entropy']:.3f}")
+            parts.append(f"lag {row['policy_lag_mean']:.1f}")
+        return ", ".join(parts)
+
+
+class _CsvFile:
+    """A CSV file with one header; cells of None stay empty."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        self._file = open(path, "w", newline="")
+        self._writer = csv.writer(self._file)
+        self._writer.writerow(columns)
+        self.flush()
+
+    def write(self, cells: Any) -> None:
+        self._writer.writerow([f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells])
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _mean(values: list) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,77 @@
+"""The three losses of IMPALA's updates (arXiv 1802.01561, section 4.2), as pure functions of tensors.
+
+Names and meanings are those of TorchBeast's. Each loss is the sum over time and batch (appendix D.1), not the mean:
+the learning rate and the costs that weigh the losses against each other are meant for sums. "..." stands for any
+leading shape, mostly [T, B].
+"""
+
+import torch
+from torch import Tensor
+
+
+def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Tensor) -> Tensor:
+    """Sum of -log pi(a|x) * advantage, whose negative gradient is the policy gradient of section 4.2.
+
+    Args:
+        logits: float [..., A]: logits of the policy being learned.
+        actions: int64 [...]: actions taken, 0 to A - 1.
+        advantages: float [...]: constants here; no gradient flows into them.
+
+    Returns:
+        float []: the loss.
+
+    Raises:
+        ValueError: shapes differ, or `actions` is not int64.
+    """
+    if actions.dtype != torch.int64:
+        raise ValueError(f"actions: expected dtype torch.int64, found {actions.dtype}")
+    _check_shape("actions", actions, logits)
+    _check_shape("advantages", advantages, logits)
+    log_probs = logits.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return -(log_probs * advantages.detach()).sum()
+
+
+def compute_baseline_loss(advantages: Tensor) -> Tensor:
+    """Half the sum of squares of v_s - V(x_s).
+
+    Args:
+        advantages: float [...]: v_s - V(x_s); the gradient reaches V through it.
+
+    Returns:
+        float []: the loss.
+    """
+    return 0.5 * advantages.square().sum()
+
+
+def compute_entropy_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sum of p log p, the negative entropy: less of it is more exploration.
+
+    A logit of minus infinity, an action that is not allowed, adds nothing to the loss nor to its gradient.
+
+    Args:
+        logits: float [..., A]: logits of the policy being learned.
+        mask: bool [...]: True where an element counts (a reset step does not); None counts all.
+
+    Returns:
+        float []: the loss, -log A per element at the least and 0 at the most.
+
+    Raises:
+        ValueError: `mask` is not bool or not of the logits' leading shape.
+    """
+    log_probs = logits.log_softmax(dim=-1)
+    probs = log_probs.exp()
+    # 0 log 0 = 0, also for autograd, which meets 0 * -inf = NaN otherwise.
+    entropy_losses = (probs * log_probs.masked_fill(probs == 0, 0.0)).sum(dim=-1)  # [...]
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise ValueError(f"mask: expected dtype torch.bool, found {mask.dtype}")
+        _check_shape("mask", mask, logits)
+        entropy_losses = entropy_losses.masked_fill(~mask, 0.0)
+    return entropy_losses.sum()
+
+
+def _check_shape(name: str, tensor: Tensor, logits: Tensor) -> None:
+    """Raises ValueError unless `tensor` has one element for each row of `logits`."""
+    if tensor.shape != logits.shape[:-1]:
+        expected, found = list(logits.shape[:-1]), list(tensor.shape)
+        raise ValueError(f"{name}: expected shape {expected} for these logits, found {found}")

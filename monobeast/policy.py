@@ -1,0 +1,56 @@
+"""What chooses an actor's actions: today a network of the actor's own. The actor's loop does not know where it computes."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.weights import SharedWeights, WeightsReader
+
+
+class Action(NamedTuple):
+    """The answer to one observation of E environments."""
+
+    action: Tensor  # int64 [E]
+    logits: Tensor  # float32 [E, A]: the very logits the action was drawn from
+    core_state: tuple[Tensor, ...]  # float32, each [L, E, H]: recurrent state after the observation
+
+
+class LocalPolicy:
+    """Samples actions from a network in this process.
+
+    Args:
+        network: Its weights are replaced at `refresh`.
+        weights: Where new weights come from; None leaves the network as it is.
+        seed: Of the sampling.
+        greedy: Take the most probable action instead of a sample.
+    """
+
+    def __init__(
+        self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
+    ) -> None:
+        self._network = network
+        self._reader = WeightsReader(weights, network) if weights is not None else None
+        self._generator = torch.Generator().manual_seed(seed)
+        self._greedy = greedy
+
+    def refresh(self) -> int:
+        """Takes the newest weights; returns the version that acts from now on."""
+        return self._reader.refresh() if self._reader is not None else 0
+
+    def initial_state(self, num_envs: int) -> tuple[Tensor, ...]:
+        """Recurrent state before a first observation."""
+        return self._network.initial_state(num_envs)
+
+    @torch.inference_mode()
+    def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Action:
+        """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
+        output = self._network(inputs, core_state)
+        logits = output.policy_logits[0]  # [E, A]
+        return Action(self._choose(logits), logits, output.core_state)
+
+    def _choose(self, logits: Tensor) -> Tensor:
+        if self._greedy:
+            return logits.argmax(dim=-1)
+        return torch.multinomial(logits.softmax(dim=-1), 1, generator=self._generator).squeeze(-1)

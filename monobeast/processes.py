@@ -1,0 +1,164 @@
+"""How actor processes come to life, hear of their parent's death, and are seen dead themselves."""
+
+import ctypes
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Self
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_F_SETSIG = 10  # <fcntl.h>; Python 3.11 has no name for it
+
+
+def context(start_method: str, preload: list[str]) -> multiprocessing.context.BaseContext:
+    """A multiprocessing context whose fork server, if it has one, imports `preload` once for all children.
+
+    Fork itself is not offered: after torch's thread pool or CUDA has started, a forked child hangs or fails.
+    """
+    if start_method not in multiprocessing.get_all_start_methods():
+        start_method = "spawn"  # Windows has no fork server
+    made = multiprocessing.get_context(start_method)
+    if start_method == "forkserver":
+        made.set_forkserver_preload(preload)
+    return made
+
+
+@contextmanager
+def stop_signals_ignored_by_children() -> Iterator[None]:
+    """Processes started inside ignore SIGINT and SIGTERM from their first moment; this one still gets both, after it.
+
+    A child takes over what its parent ignores. Blocked signals wait for this process meanwhile. The resource tracker
+    is started first, since its start unblocks them.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield  # handlers can be set in the main thread alone; children then ignore the signals once they run
+        return
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+
+def set_up_child() -> None:
+    """First call in an actor process: leaves stopping to the learner, and dies with it."""
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # blocked since the start; an environment's own children need them
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+    _die_with_parent()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if sys.platform != "linux":
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        return
+    import fcntl  # Windows has no such module
+
+    # Two ways, both the kernel's: a thread would not run while a hanging environment holds the GIL. The first tells of
+    # the fork server's end, the second of the learner's, whose sentinel (a pipe) then closes.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent.sentinel, _F_SETSIG, signal.SIGKILL)
+    flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
+    fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if not parent.is_alive():  # it died before the arrangement stood
+        os._exit(1)
+
+
+class WatchedProcess:
+    """A started process that can be waited for, killed and described, also when the fork server has died.
+
+    `multiprocessing`'s own sentinel becomes ready when the fork server dies, though the child may live on; a pidfd,
+    where there is one, speaks of the child alone and never of another process that got its number.
+    """
+
+    def __init__(self, process: multiprocessing.process.BaseProcess) -> None:
+        self._process = process
+        with stop_signals_ignored_by_children():
+            process.start()
+        try:
+            self._pidfd: int | None = os.pidfd_open(process.pid)
+        except AttributeError:  # not Linux
+            self._pidfd = None
+        except ProcessLookupError:  # gone already
+            self._pidfd = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def sentinel(self) -> int:
+        """Ready, for `multiprocessing.connection.wait`, once the process has ended."""
+        return self._process.sentinel if self._pidfd is None else self._pidfd
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the end; whether it came."""
+        return bool(multiprocessing.connection.wait([self.sentinel], timeout=timeout_s))
+
+    def kill(self) -> None:
+        """Ends the process, and returns once it is gone. Call `close` afterwards."""
+        if self._pidfd is not None:
+            try:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        else:
+            self._process.kill()
+        while not self.join(timeout_s=1.0):
+            time.sleep(0)
+
+    def describe_end(self) -> str:
+        """How the process ended: "exited with code 3", "killed by SIGSEGV"."""
+        self._process.join(timeout=1.0)
+        code = self._process.exitcode
+        if code is None or code == 255:  # 255: the fork server died and took the code with it
+            return "ended"
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exited with code {code}"
+
+    def close(self) -> None:
+        """Gives the descriptors back; the process must have ended."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        self._process.join(timeout=1.0)
+
+
+class StopSignals:
+    """Turns SIGINT and SIGTERM into a wish to stop that the training loop reads. A context manager.
+
+    Outside the main thread, where Python sets no handlers, it never wishes.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _STOP_SIGNALS:
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _frame: object) -> None:
+        self.received = self.received or number

@@ -1,0 +1,67 @@
+"""The free and the full queue of one actor: pipes that carry slot numbers.
+
+Unlike TorchBeast, whose actors share two `SimpleQueue`s, each actor has a pair of its own. A process killed while it
+waits in a shared queue keeps the read lock for ever; here no lock is shared, and the slots of a dead actor are known.
+"""
+
+import multiprocessing
+from typing import NamedTuple
+
+# A slot number is one write of a few bytes, far below PIPE_BUF, so the kernel writes it whole or not at all. An actor's
+# traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
+_MAX_TRACEBACK = 16_384
+
+
+class ActorFailure(NamedTuple):
+    """What an actor says before it ends by an exception."""
+
+    traceback: str
+    made_environment: bool  # False: it failed before it had an environment
+
+
+class SlotQueue:
+    """One pipe from one process to another. Made by the learner, which keeps one end; the actor keeps the other."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = multiprocessing.Pipe(duplex=False)
+
+    def keep_reader(self) -> None:
+        """Closes this process's writing end: only then does the writer's death show as an end of file."""
+        self._writer.close()
+
+    def keep_writer(self) -> None:
+        """Closes this process's reading end."""
+        self._reader.close()
+
+    def close(self) -> None:
+        """Closes both ends in this process."""
+        self._reader.close()
+        self._writer.close()
+
+    def fileno(self) -> int:
+        """The reading end, for `multiprocessing.connection.wait`."""
+        return self._reader.fileno()
+
+    def has_message(self) -> bool:
+        """Whether `get` would return at once, be it by an end of file."""
+        try:
+            return self._reader.poll()
+        except OSError:
+            return False
+
+    def put(self, message: int | ActorFailure) -> None:
+        """Sends a slot number, or an actor's last words.
+
+        Raises:
+            OSError: nobody reads any more.
+        """
+        if isinstance(message, ActorFailure):
+            message = message._replace(traceback=message.traceback[-_MAX_TRACEBACK:])
+        self._writer.send(message)
+
+    def get(self) -> int | ActorFailure | None:
+        """Waits for a message; None once the writer has gone."""
+        try:
+            return self._reader.recv()
+        except (EOFError, OSError):  # a reset counts as an end too
+            return None

@@ -1,0 +1,158 @@
+"""The record that actors write and the learner reads: one type for the shared store, a slot and a batch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Rollout(NamedTuple):
+    """T transitions of B trajectories, and the T+1 observations around them.
+
+    Time is axis 0 and trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and a
+    batch out of a staging area alike. x_T only bootstraps, and is x_0 of the same actor's next rollout.
+    """
+
+    observation: Tensor  # [T+1, B, ...], the space's dtype: x_t
+    is_first: Tensor  # bool [T+1, B]: x_t opens an episode
+    last_action: Tensor  # int64 [T+1, B]: what led to x_t
+    last_reward: Tensor  # float32 [T+1, B]: what led to x_t, unclipped
+    action: Tensor  # int64 [T, B]: a_t, drawn from mu(.|x_t)
+    behavior_logits: Tensor  # float32 [T, B, A]: the very logits a_t was drawn from
+    reward: Tensor  # float32 [T, B]: r_t, the answer to a_t, unclipped
+    terminal: Tensor  # bool [T, B]: nothing after a_t has value
+    done: Tensor  # bool [T, B]: a_t ended the episode, by termination or by truncation
+    episode_return: Tensor  # float64 [T, B]: of the game, unclipped; read only where done
+    episode_length: Tensor  # int64 [T, B]: agent steps of the game; read only where done
+    core_state: tuple[Tensor, ...]  # float32, each [L, B, H]: recurrent state before x_0
+    policy_version: Tensor  # int64 [1, B]: version of the weights that acted
+    actor: Tensor  # int64 [1, B]: which actor wrote this column
+    env: Tensor  # int64 [1, B]: in which of its environments
+
+    @property
+    def num_columns(self) -> int:
+        """Number of trajectories B."""
+        return self.action.shape[1]
+
+    @property
+    def is_reset(self) -> Tensor:
+        """bool [T, B]: the environment ignored a_t and answered with the first observation of an episode.
+
+        Unlike the paper, rollouts hold these steps (Gymnasium's next-step autoreset); nothing may be learned from
+        their action.
+        """
+        return self.is_first[1:]  # x_1 .. x_T: what a_0 .. a_{T-1} led to
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
+        """A rollout of `function(tensor)` for every tensor, those of `core_state` included."""
+        fields = self._asdict()
+        core_state = tuple(function(state) for state in fields.pop("core_state"))
+        return Rollout(**{name: function(tensor) for name, tensor in fields.items()}, core_state=core_state)
+
+    def columns(self, start: int, stop: int) -> "Rollout":
+        """A view of the trajectories `start` to `stop`, the latter not included."""
+        return self.map(lambda tensor: tensor[:, start:stop])
+
+    def copy_(self, source: "Rollout") -> None:
+        """Overwrites every tensor with that of `source`.
+
+        Raises:
+            ValueError: a field's shape differs; nothing is broadcast.
+        """
+        for name, own, other in zip(self._fields, self, source, strict=True):
+            pairs = zip(own, other, strict=True) if name == "core_state" else [(own, other)]
+            for target, origin in pairs:
+                if target.shape != origin.shape:
+                    raise ValueError(f"{name}: expected shape {tuple(target.shape)}, found {tuple(origin.shape)}")
+                target.copy_(origin)
+
+
+def allocate(
+    unroll_length: int,
+    num_columns: int,
+    observation_space: gymnasium.Space,
+    num_actions: int,
+    core_state: tuple[Tensor, ...] = (),
+) -> Rollout:
+    """Unwritten memory for `num_columns` trajectories of `unroll_length` steps.
+
+    Floats are filled with NaN and signed integers with their least value, so that a read of what nobody wrote shows.
+
+    Args:
+        unroll_length: T.
+        num_columns: B.
+        observation_space: Of one environment; gives the observation's shape and dtype.
+        num_actions: A.
+        core_state: Of any number of columns; gives L and H.
+    """
+    T, B = unroll_length, num_columns
+    # NumPy names the dtypes of spaces; torch has one of the same size for each.
+    observation_dtype = torch.from_numpy(np.empty(0, dtype=observation_space.dtype)).dtype
+    rollout = Rollout(
+        observation=torch.empty(T + 1, B, *observation_space.shape, dtype=observation_dtype),
+        is_first=torch.empty(T + 1, B, dtype=torch.bool),
+        last_action=torch.empty(T + 1, B, dtype=torch.int64),
+        last_reward=torch.empty(T + 1, B),
+        action=torch.empty(T, B, dtype=torch.int64),
+        behavior_logits=torch.empty(T, B, num_actions),
+        reward=torch.empty(T, B),
+        terminal=torch.empty(T, B, dtype=torch.bool),
+        done=torch.empty(T, B, dtype=torch.bool),
+        episode_return=torch.empty(T, B, dtype=torch.float64),
+        episode_length=torch.empty(T, B, dtype=torch.int64),
+        core_state=tuple(torch.empty(state.shape[0], B, state.shape[2]) for state in core_state),
+        policy_version=torch.empty(1, B, dtype=torch.int64),
+        actor=torch.empty(1, B, dtype=torch.int64),
+        env=torch.empty(1, B, dtype=torch.int64),
+    )
+    return rollout.map(_fill_conspicuously)
+
+
+def _fill_conspicuously(tensor: Tensor) -> Tensor:
+    if tensor.dtype.is_floating_point:
+        return tensor.fill_(float("nan"))
+    if tensor.dtype.is_signed and tensor.dtype != torch.bool:
+        return tensor.fill_(torch.iinfo(tensor.dtype).min)
+    return tensor.zero_()
+
+
+class BatchStaging:
+    """Gathers slots of E columns into batches of B; E divides B or B divides E.
+
+    A slot has its place in a batch the moment it comes, so it need not wait for the others of its batch. Not shared:
+    the learner's process alone uses it.
+    """
+
+    def __init__(self, staging: Rollout, slot_columns: int, batch_size: int) -> None:
+        """Takes memory of max(E, B) columns, `slot_columns` E and `batch_size` B."""
+        self._staging = staging
+        self._slot_columns = slot_columns
+        self._batch_size = batch_size
+        self._filled = 0  # columns written
+        self._taken = 0  # columns given out in batches
+
+    def next_place(self) -> Rollout:
+        """The E columns to fill next; `commit` says that they are filled. Ends the life of batches given out."""
+        if self._filled == self._staging.num_columns:
+            assert self._taken == self._filled, "a batch was to be taken before the next slot"
+            self._filled = self._taken = 0
+        return self._staging.columns(self._filled, self._filled + self._slot_columns)
+
+    def commit(self) -> None:
+        """The columns of `next_place` are filled."""
+        self._filled += self._slot_columns
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `pop` has a batch to give."""
+        return self._filled - self._taken >= self._batch_size
+
+    def pop(self) -> Rollout | None:
+        """A view of the next whole batch, valid until the next `next_place`; None where none is whole."""
+        if not self.is_whole:
+            return None
+        self._taken += self._batch_size
+        return self._staging.columns(self._taken - self._batch_size, self._taken)

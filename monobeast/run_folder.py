@@ -1,0 +1,64 @@
+"""The folder of a run, `<savedir>/<xpid>/`, and the link `latest` beside it."""
+
+import datetime
+import os
+import shutil
+from pathlib import Path
+
+_LATEST = "latest"
+
+
+def new_xpid() -> str:
+    """A name from date and time, to the millisecond: two runs started together differ."""
+    return datetime.datetime.now().strftime("monobeast-%Y%m%d-%H%M%S-%f")[:-3]
+
+
+def create(savedir: str, xpid: str) -> Path:
+    """Makes the folder of a new run.
+
+    Raises:
+        ValueError: the name is in use, or the folder cannot be made; the message names flag and path.
+    """
+    folder = _root(savedir) / xpid
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        if folder.exists():
+            raise ValueError(f"--xpid {xpid}: in use, {folder} exists; choose another name") from None
+        raise ValueError(f"--savedir {savedir}: a file is in the way of {folder}") from None
+    except OSError as error:
+        raise ValueError(f"--savedir {savedir}: cannot make {folder}: {error.strerror}") from None
+    return folder
+
+
+def find(savedir: str, xpid: str | None) -> Path:
+    """The folder of an earlier run; that of the newest where `xpid` is None.
+
+    Raises:
+        ValueError: there is no such run; the message names the path looked for.
+    """
+    folder = _root(savedir) / (xpid or _LATEST)
+    if not folder.is_dir():
+        flag = f"--xpid {xpid}" if xpid else f"--savedir {savedir}"
+        raise ValueError(f"{flag}: no run at {folder}")
+    return folder.resolve()
+
+
+def link_latest(folder: Path) -> None:
+    """Lets `latest` point to `folder`, relatively, so that the savedir can be moved; quietly not where links cannot be."""
+    link = folder.parent / _LATEST
+    partial = folder.parent / f".{_LATEST}-{os.getpid()}"
+    try:
+        partial.symlink_to(folder.name, target_is_directory=True)
+        os.replace(partial, link)  # at no moment is there no link
+    except OSError:
+        partial.unlink(missing_ok=True)
+
+
+def remove(folder: Path) -> None:
+    """Removes a run that learned nothing, so that its name is free again."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _root(savedir: str) -> Path:
+    return Path(savedir).expanduser().absolute()

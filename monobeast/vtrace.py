@@ -1,0 +1,207 @@
+"""V-trace targets and policy-gradient advantages, as pure functions of tensors (arXiv 1802.01561, section 4).
+
+Names and meanings are those of TorchBeast's `core/vtrace.py`. Time is axis 0 and batch is axis 1; `T`, `B` and `A`
+are the numbers of steps, trajectories and actions, and "..." stands for further axes, which broadcast.
+
+Unlike in TorchBeast, c has a threshold of its own and a lambda, shapes are checked before anything broadcasts, and
+the log probabilities carry no gradient either.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Threshold = float | Tensor | None
+
+
+class VTraceReturns(NamedTuple):
+    vs: Tensor  # [T, B, ...]: v_s, the target for V(x_s)
+    pg_advantages: Tensor  # [T, B, ...]: what weighs grad log pi(a_s|x_s)
+
+
+class VTraceFromLogitsReturns(NamedTuple):
+    vs: Tensor  # [T, B]
+    pg_advantages: Tensor  # [T, B]
+    log_rhos: Tensor  # [T, B]: log(pi/mu), not clipped
+    behavior_action_log_probs: Tensor  # [T, B]: log mu(a_s|x_s)
+    target_action_log_probs: Tensor  # [T, B]: log pi(a_s|x_s)
+
+
+@torch.no_grad()
+def action_log_probs(policy_logits: Tensor, actions: Tensor) -> Tensor:
+    """Log probability of each action under the softmax of its logits.
+
+    Args:
+        policy_logits: float [..., A]: logits of a policy.
+        actions: int64 [...]: actions taken, 0 to A - 1.
+
+    Returns:
+        float [...]: log pi(a|x), without gradient.
+
+    Raises:
+        ValueError: `actions` is not int64 or not of the logits' leading shape.
+    """
+    _check_actions("policy_logits", policy_logits, actions)
+    return policy_logits.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+
+
+@torch.no_grad()
+def from_logits(
+    behavior_policy_logits: Tensor,
+    target_policy_logits: Tensor,
+    actions: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    bootstrap_value: Tensor,
+    clip_rho_threshold: Threshold = 1.0,
+    clip_pg_rho_threshold: Threshold = 1.0,
+    clip_c_threshold: Threshold = 1.0,
+    lambda_: float = 1.0,
+) -> VTraceFromLogitsReturns:
+    """V-trace for softmax policies: log_rhos from both policies' logits, then `from_importance_weights`.
+
+    Args:
+        behavior_policy_logits: float [T, B, A]: logits of mu, which the actions were drawn from.
+        target_policy_logits: float [T, B, A]: logits of pi, the policy being learned.
+        actions: int64 [T, B]: a_t, 0 to A - 1.
+        discounts: as in `from_importance_weights`, like all arguments that follow.
+
+    Returns:
+        `VTraceFromLogitsReturns`, without gradient. An action with a logit of minus infinity in both policies was
+        never taken; its log_rho is NaN.
+
+    Raises:
+        ValueError: an argument's shape, dtype or value does not fit; the message says which, expected and found.
+    """
+    _check_actions("behavior_policy_logits", behavior_policy_logits, actions)
+    _check_actions("target_policy_logits", target_policy_logits, actions)
+    if behavior_policy_logits.shape != target_policy_logits.shape:
+        expected, found = list(behavior_policy_logits.shape), list(target_policy_logits.shape)
+        raise ValueError(f"target_policy_logits: expected shape {expected}, found {found}")
+    behavior_action_log_probs = action_log_probs(behavior_policy_logits, actions)
+    target_action_log_probs = action_log_probs(target_policy_logits, actions)
+    log_rhos = target_action_log_probs - behavior_action_log_probs
+    targets = from_importance_weights(
+        log_rhos,
+        discounts,
+        rewards,
+        values,
+        bootstrap_value,
+        clip_rho_threshold=clip_rho_threshold,
+        clip_pg_rho_threshold=clip_pg_rho_threshold,
+        clip_c_threshold=clip_c_threshold,
+        lambda_=lambda_,
+    )
+    return VTraceFromLogitsReturns(*targets, log_rhos, behavior_action_log_probs, target_action_log_probs)
+
+
+@torch.no_grad()
+def from_importance_weights(
+    log_rhos: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    bootstrap_value: Tensor,
+    clip_rho_threshold: Threshold = 1.0,
+    clip_pg_rho_threshold: Threshold = 1.0,
+    clip_c_threshold: Threshold = 1.0,
+    lambda_: float = 1.0,
+) -> VTraceReturns:
+    """V-trace targets and advantages from log importance weights, computed in the arguments' dtype.
+
+    Equation (1), with a discount a step and n = T - s:
+
+        v_s = V(x_s) + ∑ₜ (∏ᵢ γᵢ cᵢ) δₜV    over s ≤ t < T and s ≤ i < t
+        δₜV = ρₜ (rₜ + γₜ V(xₜ₊₁) - V(xₜ)),  ρₜ = min(ρ̄, π/μ),  cᵢ = λ min(c̄, π/μ)
+
+    and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with v_T = V(x_T).
+
+    A log_rho of minus infinity takes a step out: its target is V(x_s), its advantage 0, and no trace crosses it.
+
+    Args:
+        log_rhos: float [T, B, ...]: log(pi(a_t|x_t) / mu(a_t|x_t)).
+        discounts: float [T, B, ...]: gamma_t, 0 where nothing after a_t has value.
+        rewards: float [T, B, ...]: r_t, the answer to a_t.
+        values: float [T, B, ...]: V(x_t) under the policy being learned.
+        bootstrap_value: float [B, ...]: V(x_T).
+        clip_rho_threshold: rho-bar, clips the weights in delta: at least 0, a 0-dim tensor (whose value is not
+            checked, since reading it would wait for the GPU), or None for no clip. Without a clip a log_rho above 88
+            (float32; 709 in float64) is an infinite weight.
+        clip_pg_rho_threshold: the same for the weights of the advantages.
+        clip_c_threshold: c-bar, the same for the weights that make up the traces.
+        lambda_: 0 to 1, multiplies every c (remark 2).
+
+    Returns:
+        `VTraceReturns`, without gradient, of the shape that all arguments broadcast to.
+
+    Raises:
+        ValueError: T or B or the number of axes differ, T is 0, axes after B do not broadcast, a threshold is
+            negative, NaN or a tensor with axes, or lambda_ is out of range.
+    """
+    shape = _broadcast_shape(bootstrap_value, log_rhos=log_rhos, discounts=discounts, rewards=rewards, values=values)
+    values, bootstrap_value = values.expand(shape), bootstrap_value.expand(shape[1:])
+    if not isinstance(lambda_, Tensor) and not 0 <= lambda_ <= 1:
+        raise ValueError(f"lambda_: expected a number from 0 to 1, found {lambda_}")
+
+    rhos = log_rhos.exp()
+    clipped_rhos = _clip(rhos, "clip_rho_threshold", clip_rho_threshold)
+    clipped_pg_rhos = _clip(rhos, "clip_pg_rho_threshold", clip_pg_rho_threshold)
+    cs = lambda_ * _clip(rhos, "clip_c_threshold", clip_c_threshold)
+
+    values_t_plus_1 = torch.cat([values[1:], bootstrap_value.unsqueeze(0)])
+    deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)
+
+    # Remark 1: v_s - V(x_s) = δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})). In place, from the last step, which is δ alone.
+    vs_minus_values = deltas.clone()
+    steps, factors = vs_minus_values.unbind(), (discounts * cs).unbind()
+    for t in reversed(range(len(steps) - 1)):
+        steps[t].addcmul_(factors[t], steps[t + 1])
+    vs = values + vs_minus_values
+
+    vs_t_plus_1 = torch.cat([vs[1:], bootstrap_value.unsqueeze(0)])
+    pg_advantages = clipped_pg_rhos * (rewards + discounts * vs_t_plus_1 - values)
+    return VTraceReturns(vs=vs, pg_advantages=pg_advantages)
+
+
+def _clip(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
+    """`rhos`, none above `threshold`; raises ValueError for a threshold that can't be one."""
+    if threshold is None:
+        return rhos
+    if isinstance(threshold, Tensor):
+        if threshold.dim() != 0:
+            raise ValueError(f"{name}: expected a tensor of shape [], found {list(threshold.shape)}")
+        return rhos.clamp(max=threshold.to(rhos.device))
+    if not threshold >= 0:  # also true of NaN
+        raise ValueError(f"{name}: expected None or a number of at least 0, found {threshold}")
+    return rhos.clamp(max=threshold)
+
+
+def _check_actions(name: str, policy_logits: Tensor, actions: Tensor) -> None:
+    """Raises ValueError unless `actions` are int64, one for each row of `policy_logits`."""
+    if actions.dtype != torch.int64:
+        raise ValueError(f"actions: expected dtype torch.int64, found {actions.dtype}")
+    if policy_logits.dim() == 0 or policy_logits.shape[:-1] != actions.shape:
+        expected = ", ".join([*map(str, actions.shape), "A"])
+        raise ValueError(f"{name}: expected shape [{expected}] for these actions, found {list(policy_logits.shape)}")
+
+
+def _broadcast_shape(bootstrap_value: Tensor, **over_time: Tensor) -> torch.Size:
+    """The [T, B, ...] that all arguments broadcast to; raises ValueError where one does not fit those before it."""
+    shape = over_time["log_rhos"].shape
+    if len(shape) < 2 or shape[0] == 0:
+        raise ValueError(f"log_rhos: expected shape [T, B, ...] with T at least 1, found {list(shape)}")
+    for name, tensor in over_time.items():
+        shape = _broadcast(name, tensor.shape, shape, fixed_axes=2)
+    return shape[:1] + _broadcast("bootstrap_value", bootstrap_value.shape, shape[1:], fixed_axes=1)
+
+
+def _broadcast(name: str, found: torch.Size, shape: torch.Size, fixed_axes: int) -> torch.Size:
+    """`torch.broadcast_shapes`, but for shapes of as many axes, of which the first `fixed_axes` must be equal."""
+    further = zip(found[fixed_axes:], shape[fixed_axes:])
+    same = len(found) == len(shape) and found[:fixed_axes] == shape[:fixed_axes]
+    if not same or not all(size == other or 1 in (size, other) for size, other in further):
+        expected = f"{list(shape)}" + (f" up to broadcasting after {fixed_axes} axes" if shape[fixed_axes:] else "")
+        raise ValueError(f"{name}: expected shape {expected}, found {list(found)}")
+    return torch.broadcast_shapes(shape, found)

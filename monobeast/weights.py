@@ -1,0 +1,81 @@
+"""Weights that the learner publishes and every actor copies, versioned and never torn, without a lock.
+
+A lock could be held by a dead process. Instead the flat weights lie in G generations, version v in generation v mod G:
+the learner writes a generation nobody should be reading, then announces its version. An actor that was too slow sees
+so by the announcement, and copies again.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+_NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
+_MAX_ATTEMPTS = 10
+
+
+class SharedWeights:
+    """The newest weights, in shared memory: one writer (the learner), any number of readers (the actors)."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], version: int = 0) -> None:
+        vector = parameters_to_vector(parameters).detach()
+        self._generations = torch.zeros(_NUM_GENERATIONS, vector.numel()).share_memory_()
+        self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
+        self._generations[version % _NUM_GENERATIONS].copy_(vector)
+
+    @property
+    def version(self) -> int:
+        """The newest version that is whole."""
+        return int(self._published)
+
+    def publish(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Makes the parameters the next version. The learner alone calls this."""
+        version = self.version + 1
+        self._generations[version % _NUM_GENERATIONS].copy_(parameters_to_vector(parameters).detach())
+        # Announced last. x86 keeps stores in order; a processor that does not would need a checksum besides.
+        self._published.fill_(version)
+
+    def copy_newest(self, target: Tensor) -> int | None:
+        """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
+        for _ in range(_MAX_ATTEMPTS):
+            version = self.version
+            target.copy_(self._generations[version % _NUM_GENERATIONS])
+            # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
+            if self.version <= version + _NUM_GENERATIONS - 2:
+                return version
+        return None
+
+
+class WeightsReader:
+    """Keeps a network of one's own at the newest version.
+
+    The network's parameters are views into one of two flat vectors; a new version is copied into the other, and they
+    change places only when it is whole.
+    """
+
+    def __init__(self, shared: SharedWeights, network: nn.Module) -> None:
+        self._shared = shared
+        self._network = network
+        self._in_use = parameters_to_vector(network.parameters()).detach()
+        self._spare = torch.empty_like(self._in_use)
+        self.version = -1  # none taken yet
+
+    def refresh(self) -> int:
+        """Brings the network to the newest version where that is another; returns the version it now has.
+
+        A copy that stays torn leaves the network as it is: an old version, truly recorded, does no harm.
+
+        Raises:
+            RuntimeError: torn although the network never had a version.
+        """
+        if self._shared.version == self.version:
+            return self.version
+        version = self._shared.copy_newest(self._spare)
+        if version is not None:
+            vector_to_parameters(self._spare, self._network.parameters())
+            self._in_use, self._spare = self._spare, self._in_use
+            self.version = version
+        if self.version < 0:
+            raise RuntimeError("the learner publishes faster than this process can copy the weights once")
+        return self.version

@@ -1,0 +1,102 @@
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from monobeast.rollouts import BatchStaging, allocate
+
+IMAGE = gymnasium.spaces.Box(0, 255, (4, 6, 6), np.uint8)
+
+
+def make_rollout(num_columns=6, unroll_length=3, space=IMAGE):
+    core_state = (torch.zeros(2, 1, 5), torch.zeros(2, 1, 5))
+    return allocate(unroll_length, num_columns, space, num_actions=4, core_state=core_state)
+
+
+def test_observations_have_one_row_more_than_transitions():
+    rollout = make_rollout()
+
+    assert rollout.observation.shape == (4, 6, 4, 6, 6)
+    assert rollout.is_first.shape == rollout.last_action.shape == rollout.last_reward.shape == (4, 6)
+    assert rollout.action.shape == rollout.reward.shape == rollout.terminal.shape == rollout.done.shape == (3, 6)
+    assert rollout.behavior_logits.shape == (3, 6, 4)
+    assert [state.shape for state in rollout.core_state] == [(2, 6, 5), (2, 6, 5)]
+    assert rollout.policy_version.shape == (1, 6)
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (gymnasium.spaces.Box(0, 1, (8,), np.float32), 0.5),
+        (gymnasium.spaces.Box(-10, 10, (8,), np.float32), -3.7),
+        (gymnasium.spaces.Box(-10, 10, (8,), np.float64), -3.7),
+        (gymnasium.spaces.Box(-2000, 2000, (3,), np.int16), 1000),
+        (gymnasium.spaces.Box(0, 255, (3,), np.uint8), 255),
+        (gymnasium.spaces.Discrete(500), 499),
+    ],
+)
+def test_an_observation_comes_back_with_its_number_and_dtype(space, value):
+    rollout = make_rollout(space=space)
+    written = np.full(space.shape, value, dtype=space.dtype)
+
+    rollout.map(torch.Tensor.numpy).observation[0, 0] = written
+
+    read = rollout.observation[0, 0].numpy()
+    assert read.dtype == space.dtype
+    assert np.array_equal(read, written)
+
+
+def test_what_nobody_wrote_shows():
+    rollout = make_rollout()
+
+    assert rollout.behavior_logits.isnan().all() and rollout.core_state[0].isnan().all()
+    assert rollout.episode_return.isnan().all()
+    assert (rollout.action < 0).all() and (rollout.policy_version < 0).all()
+
+
+def test_columns_are_views_of_every_tensor():
+    store = make_rollout()
+    slot = store.columns(2, 4)
+
+    for tensor in (*slot[:11], *slot.core_state, *slot[12:]):
+        tensor.fill_(1)
+
+    assert slot.num_columns == 2
+    for tensor in (*store[:11], *store.core_state, *store[12:]):
+        assert (tensor[:, 2:4] == 1).all()
+        assert not (tensor[:, [0, 1, 4, 5]] == 1).any()
+
+
+def test_copying_refuses_another_shape_instead_of_broadcasting():
+    with pytest.raises(ValueError, match="observation: expected shape .* found"):
+        make_rollout(num_columns=2).copy_(make_rollout(num_columns=1))
+
+
+def test_a_step_that_led_to_a_first_observation_is_a_reset_step():
+    rollout = make_rollout(num_columns=1)
+    rollout.is_first.copy_(torch.tensor([[True], [False], [True], [False]]))
+
+    # x_0 opens an episode, but what led to it lies in the rollout before.
+    assert rollout.is_reset.flatten().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("slot_columns", "batch_size", "batches"),
+    [
+        (2, 4, [[0, 0, 1, 1], [2, 2, 3, 3]]),
+        (4, 2, [[0, 0], [0, 0], [1, 1], [1, 1], [2, 2], [2, 2], [3, 3], [3, 3]]),
+        (3, 3, [[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]]),
+        (1, 2, [[0, 1], [2, 3]]),
+    ],
+)
+def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, batches):
+    staging = BatchStaging(make_rollout(max(slot_columns, batch_size)), slot_columns, batch_size)
+    seen = []
+
+    for slot in range(4):
+        staging.next_place().actor.fill_(slot)
+        staging.commit()
+        while (batch := staging.pop()) is not None:
+            seen.append(batch.actor.flatten().tolist())
+
+    assert seen == batches
