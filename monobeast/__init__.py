@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# Gymnasium 1.0 and later load no entry points; this lets `import gymnasium, monobeast` and "monobeast:monobeast/Catch-v0"
-# find the environment without making the import of this package pay for that of gymnasium.
+# Gymnasium from 1.0 on loads no entry points. This lets `import gymnasium, monobeast` register the environment, and
+# "monobeast:monobeast/Catch-v0" too, without making the import of this package pay for that of gymnasium.
 if "gymnasium.envs" in sys.modules:
     register_environments()

@@ -24,14 +24,22 @@ _ALIASES = {"num_learner_threads": ("--num_threads",)}  # TorchBeast's other nam
 _EXIT_CODES = "exit codes: 0 complete, 1 failed, 2 bad flag or value, 130 stopped by Ctrl-C, 143 by SIGTERM"
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs a command; returns its exit code."""
+def main() -> NoReturn:
+    """Entry point of the console script and of `python -m monobeast`."""
     # Until the training loop takes signals over there is nothing to save: leave at once, without a traceback.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: os._exit(128 + number))
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # the console script leaves it out; --env my_module:Id needs it
-    command, arguments = _split_command(sys.argv[1:] if argv is None else argv)
+    exit_code = run_command(sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not spoil the exit code
+    sys.exit(exit_code)
+
+
+def run_command(argv: list[str]) -> int:
+    """Runs one command line, without the program's name; returns its exit code."""
+    command, arguments = _split_command(argv)
     try:
         chosen = vars(_make_parser(command).parse_args(arguments))
         return _train(chosen) if command == "train" else _test(chosen)
@@ -100,6 +108,7 @@ def _make_parser(command: str) -> _Parser:
     commands = "; ".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
     parser = _Parser(
         prog=f"monobeast {command}",
+        usage="%(prog)s [flags]",
         description=f"{commands}. Without a command: train.",
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
@@ -155,4 +164,4 @@ def _whole(number: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -60,9 +60,9 @@ def load_player(chosen: dict[str, Any]) -> Player:
             f"the checkpoint in {folder} is for another environment than {config.env} with "
             f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
         ) from error
-    seed = chosen.get("seed", np.random.SeedSequence().entropy % 2**31)
+    seed = chosen.get("seed", seeding.draw_seed())
     environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
-    policy = LocalPolicy(network.eval(), None, seeding.sampling_seed(seed, 0, 0), greedy=config.greedy)
+    policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
     return Player(config, environment, policy, content["learner"]["step"])
 
 

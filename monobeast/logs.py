@@ -7,6 +7,8 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +43,21 @@ _RECENT_EPISODES = 100
 logger = logging.getLogger("monobeast")
 
 
-def set_up_console(out_log: Path) -> None:
-    """Sends the package's messages to standard output and to `out_log`; undone by `close_console`."""
-    close_console()
-    for handler in (logging.StreamHandler(sys.stdout), logging.FileHandler(out_log)):
+@contextmanager
+def console(out_log: Path) -> Iterator[None]:
+    """Sends the package's messages to standard output and to the file `out_log`."""
+    handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(out_log)]
+    for handler in handlers:
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
         logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def close_console() -> None:
-    """Takes this module's handlers off the package's logger."""
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
 
 
 class Averages:
@@ -97,7 +99,7 @@ class RunLog:
         self._recent_returns: deque[float] = deque(maxlen=_RECENT_EPISODES)
         self._interval_episodes: list[tuple[float, int]] = []
         self._start = self._last_write = time.monotonic()
-        self._last_step = 0
+        self.last_step = 0  # of the last row
         self.environment_steps = 0
         self.num_episodes = 0
 
@@ -133,7 +135,7 @@ class RunLog:
     def write_row(self, learner: Learner, actor_restarts: int) -> None:
         """Writes a row of `logs.csv`, and a line to the console."""
         now = time.monotonic()
-        rate = (learner.step - self._last_step) / max(now - self._last_write, 1e-9)
+        rate = (learner.step - self.last_step) / max(now - self._last_write, 1e-9)
         returns, lengths = [e[0] for e in self._interval_episodes], [e[1] for e in self._interval_episodes]
         row = self._averages.pop() | {
             "step": learner.step,
@@ -151,7 +153,7 @@ class RunLog:
         self._rows.flush()
         self._episode_rows.flush()
         logger.info(self._describe(row))
-        self._last_write, self._last_step, self._interval_episodes = now, learner.step, []
+        self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _describe(self, row: dict[str, Any]) -> str:
         step, rate = row["step"], row["steps_per_second"]

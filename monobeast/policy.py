@@ -21,7 +21,7 @@ class LocalPolicy:
     """Samples actions from a network in this process.
 
     Args:
-        network: Its weights are replaced at `refresh`.
+        network: For this policy alone: it learns nothing here, and its weights are replaced at `refresh`.
         weights: Where new weights come from; None leaves the network as it is.
         seed: Of the sampling.
         greedy: Take the most probable action instead of a sample.
@@ -30,7 +30,7 @@ class LocalPolicy:
     def __init__(
         self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
     ) -> None:
-        self._network = network
+        self._network = network.requires_grad_(False)
         self._reader = WeightsReader(weights, network) if weights is not None else None
         self._generator = torch.Generator().manual_seed(seed)
         self._greedy = greedy

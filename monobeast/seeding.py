@@ -6,10 +6,10 @@ A seed has 31 bits, since ALE takes an int32:
     bits 0-27   (offset + stride * index) modulo 2^28, where index packs process, generation and place
 
 The stride is odd, so the second line gives every index a number of its own: within a run no two seeds are equal. The
-first line keeps runs apart whose seeds differ by 1 to 7. Offset and stride come from `numpy.random.SeedSequence`; they
-keep runs apart whose seeds are further from each other, though by chance (two seeds meet once in 2^31 pairs) and no
-longer by construction. So it is for a process, generation or place that is too large for its bits: what is above them
-goes into the spawn key instead.
+first line keeps runs apart whose seeds differ modulo 8, as those of neighbors do. Offset and stride come from
+`numpy.random.SeedSequence` and keep all other runs apart, though by chance and not by construction: of 2^28 pairs of
+seeds, one is equal. So it is, too, for a process, generation or place too large for its bits: what is above them goes
+into the spawn key instead.
 """
 
 import secrets

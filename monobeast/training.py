@@ -1,7 +1,6 @@
 """Wires the parts of a run together; the training loop fits on a screen."""
 
 import dataclasses
-import secrets
 import time
 import traceback
 from pathlib import Path
@@ -14,7 +13,7 @@ from monobeast.actor_pool import ActorPool, ActorsFailed, InlineActor
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.learner import Learner
-from monobeast.logs import RunLog, close_console, logger, set_up_console
+from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata
 from monobeast.networks import AgentNetwork, make_network
 from monobeast.processes import StopSignals
@@ -63,7 +62,7 @@ def prepare(config: Config) -> Run:
     config = dataclasses.replace(
         config,
         xpid=config.xpid or run_folder.new_xpid(),
-        seed=secrets.randbits(31) if config.seed is None else config.seed,
+        seed=seeding.draw_seed() if config.seed is None else config.seed,
         num_buffers=config.num_buffers or 3 * max(1, config.num_actors),
         device=str(_find_device(config)),
     )
@@ -75,12 +74,16 @@ def prepare(config: Config) -> Run:
 
 def run(prepared: Run) -> Result:
     """Trains until the steps or the time are up, or a signal or a failure ends it; leaves no process behind."""
+    with StopSignals() as stop:  # first: from here on there are files and processes to clear up
+        return _run(prepared, stop)
+
+
+def _run(prepared: Run, stop: StopSignals) -> Result:
     config = prepared.config
     folder = run_folder.create(config.savedir, config.xpid)
-    set_up_console(folder / "out.log")
-    metadata = Metadata(folder, config)
     learner = Learner(prepared.network, config)
-    with StopSignals() as stop, RunLog(folder, config.total_steps, config.log_interval_s) as log:
+    with console(folder / "out.log"), RunLog(folder, config.total_steps, config.log_interval_s) as log:
+        metadata = Metadata(folder, config)
         state = _train_guarded(prepared, learner, log, folder, stop)
         if state == "stopped" and learner.num_updates == 0:
             logger.info("stopped before the first update; nothing is kept")
@@ -88,9 +91,7 @@ def run(prepared: Run) -> Result:
         else:
             metadata.finish(state, step=learner.step, mean_episode_return=log.mean_return)
             logger.info("%s at step %s; the run is in %s", state, f"{learner.step:,}", folder)
-        result = Result(folder, state, learner.step, log.mean_return, stop.received)
-    close_console()
-    return result
+        return Result(folder, state, learner.step, log.mean_return, stop.received)
 
 
 def _train_guarded(prepared: Run, learner: Learner, log: RunLog, folder: Path, stop: StopSignals) -> str:
@@ -135,7 +136,8 @@ def _loop(prepared: Run, learner: Learner, log: RunLog, folder: Path, stop: Stop
                 _save(config, learner, log, folder)
                 last_save = time.monotonic()
     if learner.num_updates:
-        log.write_row(learner, actors.num_restarts)
+        if log.last_step < learner.step:
+            log.write_row(learner, actors.num_restarts)
         _save(config, learner, log, folder)
 
 

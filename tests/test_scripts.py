@@ -1,9 +1,4 @@
-"""scripts/train and scripts/test: when they install, when they don't, and what they mend.
-
-The scripts are the real ones, in a copy of the checkout, and so are the virtual environments that they make. Two things are
-not: the Python to build on is a shell script that leaves pip out of a new environment (which takes seconds) and puts in
-the stub below, and the stub "installs" by writing empty packages, noting each call.
-"""
+"""scripts/train and scripts/test: when they install, when they don't, and what they mend."""
 
 import configparser
 import importlib.metadata
@@ -12,102 +7,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
-
-STUB_PYTHON = """#!/bin/sh
-case "$*" in
-  *"-m venv "*)
-    "$REAL_PYTHON" "$@" --without-pip || exit
-    for venv; do :; done
-    site=$(echo "$venv"/lib/python*/site-packages)
-    mkdir "$site/pip" && cp "$STUB_PIP" "$site/pip/__main__.py" && touch "$site/pip/__init__.py" ;;
-  *_base_executable*) "$REAL_PYTHON" "$@" >/dev/null && echo "$0" ;;
-  *) exec "$REAL_PYTHON" "$@" ;;
-esac
-"""
-
-STUB_PIP = '''
-import os, pathlib, sys, time
-arguments = sys.argv[1:]
-with open(os.environ["PIP_CALLS"], "a") as calls:
-    print(*arguments, file=calls)
-package = arguments[arguments.index("-e") + 1]
-assert package == "." or package.startswith(".[") and len(package) > len(".[]"), package
-assert pathlib.Path("setup.cfg").exists() and "constraints.txt" in arguments
-time.sleep(float(os.environ.get("PIP_SECONDS", "0")))
-if os.environ.get("PIP_FAILS") == "before it changes anything":
-    sys.exit("ERROR: Could not find a version that satisfies the requirement")
-site = pathlib.Path(__file__).parent.parent
-for name in ["torch", "monobeast"] + ["pytest"] * ("test" in package):
-    (site / name).mkdir(exist_ok=True)
-    (site / name / "__init__.py").touch()
-    (site / name / "__main__.py").write_text("import os, sys; print(os.getcwd(), *sys.argv[1:], sep='|')")
-if os.environ.get("PIP_FAILS") == "half-way":
-    sys.exit("ERROR: Could not install packages due to an OSError: No space left on device")
-'''
-
-
-class Checkout:
-    """A copy of what the scripts read, and the calls of pip that they made there."""
-
-    def __init__(self, folder: Path):
-        self.root = folder / "my checkout"
-        self.elsewhere = folder / "elsewhere"
-        self.calls_file = folder / "pip calls"
-        self.elsewhere.mkdir()
-        self.root.mkdir()
-        shutil.copytree(ROOT / "scripts", self.root / "scripts")
-        for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
-            shutil.copy(ROOT / name, self.root)
-        python = folder / "python"
-        python.write_text(STUB_PYTHON)
-        python.chmod(0o755)
-        (folder / "stub_pip.py").write_text(STUB_PIP)
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
-            "PYTHON": str(python),
-            "REAL_PYTHON": sys.executable,
-            "STUB_PIP": str(folder / "stub_pip.py"),
-            "PIP_CALLS": str(self.calls_file),
-        }
-
-    @property
-    def venv(self) -> Path:
-        return self.root / ".venv"
-
-    @property
-    def site(self) -> Path:
-        return next(self.venv.glob("lib/python*/site-packages"))
-
-    def start(self, script: str, *arguments: str, **environment: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [self.root / "scripts" / script, *arguments],
-            cwd=self.elsewhere,
-            env={**self.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-        process = self.start(script, *arguments, **environment)
-        try:
-            output, error = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        return subprocess.CompletedProcess(process.args, process.returncode, output, error)
-
-    def pip_calls(self) -> list[str]:
-        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+from stub_checkout import ROOT, STUB_PYTHON, Checkout, write_other_python, write_program
 
 
 @pytest.fixture
@@ -175,8 +79,7 @@ def let_python_dangle(checkout: Checkout) -> None:
 
 def put_another_python_under_it(checkout: Checkout) -> None:
     remove_python(checkout)
-    (checkout.venv / "bin/python").write_text("#!/bin/sh\necho Python 3.10.1\n")
-    (checkout.venv / "bin/python").chmod(0o755)
+    write_other_python(checkout.venv / "bin/python", "3.10.1")
 
 
 def move_the_checkout(checkout: Checkout) -> None:
@@ -255,24 +158,31 @@ def test_two_scripts_started_at_once_install_once(checkout):
     assert len(checkout.pip_calls()) == 1
 
 
-@pytest.mark.parametrize("version", ["Python 3.10.13", "Python 2.7.18"])
-def test_a_python_too_old_is_refused_before_anything_changes(trained, tmp_path, version):
-    old = tmp_path / "old"
-    old.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}"\n')
-    old.chmod(0o755)
-    refused = trained.run("train", PYTHON=str(old))
+@pytest.mark.parametrize("number", ["3.10.13", "3.14.0"])
+def test_a_python_that_does_not_fit_is_refused_before_anything_changes(trained, tmp_path, number):
+    other = write_other_python(tmp_path / "other", number)
+    refused = trained.run("train", PYTHON=str(other))
     assert refused.returncode == 1
-    assert f"{old} ({version})" in refused.stderr
+    assert f"{other} (Python {number})" in refused.stderr
     assert trained.run("train").stderr == ""
 
 
+def test_a_python3_that_does_not_fit_is_passed_over_for_another_on_the_path(checkout, tmp_path):
+    write_program(tmp_path / "bin/python3.13", STUB_PYTHON)
+    write_other_python(tmp_path / "bin/python3", "3.10.13")
+    assert checkout.run("train").returncode == 0
+
+
 def test_a_python_without_venv_is_refused_with_the_name_of_the_missing_package(checkout, tmp_path):
-    bare = tmp_path / "bare"
-    bare.write_text(STUB_PYTHON.replace('"$REAL_PYTHON" "$@" --without-pip', "false"))
-    bare.chmod(0o755)
+    bare = write_program(tmp_path / "bare", STUB_PYTHON.replace('"$REAL_PYTHON" "$@" --without-pip', "false"))
     refused = checkout.run("train", PYTHON=str(bare))
     assert refused.returncode == 1
     assert "python3-venv" in refused.stderr
+
+
+def test_what_pythonpath_holds_takes_no_part_in_the_install(checkout):
+    write_program(checkout.elsewhere / "pip.py", "raise SystemExit('a pip of somebody else')")
+    assert checkout.run("train", PYTHONPATH=str(checkout.elsewhere)).returncode == 0
 
 
 def test_a_link_to_the_script_works_from_anywhere(trained):

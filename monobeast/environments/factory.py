@@ -100,7 +100,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int) -> VectorEnv:
             return make_native(config, spec, num_envs, env_kwargs)
         return make_single(spec, num_envs, env_kwargs)
     except Exception as error:
-        raise ValueError(f"{_named(config)}: can't be made, {_described(error)}") from error
+        raise ValueError(f"{_named(config)}: making it failed with {_described(error)}") from error
 
 
 def _refuse_atari_only(config: Config) -> None:

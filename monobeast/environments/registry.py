@@ -21,7 +21,7 @@ def find_spec(env_id: str) -> EnvSpec:
     try:
         return gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        hints = [f"--env {env_id}: no such environment", *_suggestions(name)]
+        hints = [f"--env {env_id}: no such environment", _suggestion(name)]
         if ale_fault is not None:
             hints.append(f"Atari games are missing, since ale-py can't be imported ({ale_fault})")
         raise ValueError("; ".join(hints)) from error
@@ -51,12 +51,14 @@ def _import_module(env_id: str) -> str:
     return name
 
 
-def _suggestions(name: str) -> list[str]:
-    """One sentence with up to three ids like `name`, or none; a missing namespace and upper case don't count."""
+def _suggestion(name: str) -> str:
+    """Up to three ids like `name`; a missing namespace and capital letters don't count."""
     known: dict[str, str] = {}
     for env_id in gymnasium.registry:
         known.setdefault(env_id.lower(), env_id)
     for env_id in gymnasium.registry:
         known.setdefault(env_id.rpartition("/")[2].lower(), env_id)
     matches = difflib.get_close_matches(name.lower(), known, n=3)
-    return [f"did you mean {' or '.join(dict.fromkeys(known[match] for match in matches))}?"] if matches else []
+    if not matches:
+        return "gymnasium.pprint_registry() lists the known ones; for one of another package give module:Id"
+    return f"did you mean {' or '.join(dict.fromkeys(known[match] for match in matches))}?"

@@ -1,0 +1,78 @@
+"""From spaces to a network."""
+
+from gymnasium.spaces import Box, Discrete, Space
+
+from monobeast.networks.agent import AgentNetwork
+from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, VectorTorso
+
+# Enough for a stack of ten color frames, and fewer than the rows of any screen.
+MAX_CHANNELS = 32
+
+
+def make_network(
+    observation_space: Space, num_actions: int, network: str = "auto", use_lstm: bool = False
+) -> AgentNetwork:
+    """Makes a network for the spaces, its weights drawn from torch's global generator.
+
+    Observations of dtype uint8, images or not (an Atari game's memory, say), are divided by 255; all others are taken
+    as they are, in float32.
+
+    Args:
+        observation_space: Box, or Discrete, which becomes one-hot.
+        num_actions: A.
+        network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", or "auto": shallow for what
+            can be an image of at least 36x36, mlp for everything else.
+        use_lstm: whether an LSTM stands between the features and the heads.
+
+    Returns:
+        The network, on the CPU.
+
+    Raises:
+        ValueError: the network is unknown or doesn't fit the space; the message names both and what would fit.
+    """
+    if network not in ("auto", "shallow", "deep", "mlp"):
+        raise ValueError(f"--network {network}: must be one of auto, shallow, deep, mlp")
+    if not isinstance(observation_space, Box | Discrete):
+        raise ValueError(
+            f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
+            "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
+        )
+    return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm)
+
+
+def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso:
+    shape = space.shape
+    if network == "auto":
+        can_be_image = len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE
+        network = "shallow" if can_be_image else "mlp"
+    if network == "mlp":
+        return VectorTorso(space)
+    axes = _image_axes(space, network)
+    height, width = (shape[axis] for axis in axes[-2:])
+    if network == "shallow" and min(height, width) < MIN_SHALLOW_SIZE:
+        raise ValueError(
+            f"--network shallow: observations of shape {shape} are images of {height}x{width}, and its convolutions "
+            f"need {MIN_SHALLOW_SIZE}x{MIN_SHALLOW_SIZE}; use --network mlp"
+        )
+    return ImageTorso(shape, axes, network)
+
+
+def _image_axes(space: Box | Discrete, network: str) -> tuple[int, ...]:
+    """Returns the axes of an observation, channels before height and width; see `ImageTorso`.
+
+    Channels are the first or the last axis, whichever is smaller than both others. Of four axes, the first is a stack
+    of images.
+    """
+    shape = space.shape
+    if len(shape) == 2:
+        return 0, 1
+    if len(shape) == 3 or (len(shape) == 4 and shape[0] <= MAX_CHANNELS):
+        *stack, first, middle, last = range(len(shape))
+        for channels, height, width in [(first, middle, last), (last, first, middle)]:
+            if shape[channels] <= MAX_CHANNELS and shape[channels] < min(shape[height], shape[width]):
+                return *stack, channels, height, width
+    raise ValueError(
+        f"--network {network}: can't tell channels, height and width apart in observation space {space}: channels must "
+        f"come first or last, be fewer than rows and columns, and at most {MAX_CHANNELS}; reorder the axes with "
+        "gymnasium.wrappers.TransformObservation, or use --network mlp"
+    )

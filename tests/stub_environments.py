@@ -1,0 +1,229 @@
+"""Environments whose every number is known, registered when this module is imported.
+
+Give them as "stub_environments:Fixed5-v0"; an id without a number takes its arguments from `--env_kwargs`.
+"""
+
+import ctypes
+import json
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+
+from monobeast.config import Config
+
+
+def stub_config(name, **settings):
+    """Settings for a stub; what is not a setting of ours is an argument of its own."""
+    ours = {key: settings.pop(key) for key in list(settings) if key in Config.__dataclass_fields__}
+    return Config(env=f"stub_environments:{name}", env_kwargs=json.dumps(settings), **ours)
+
+
+class Stub(gymnasium.Env):
+    """Reward 1 a step and no end; the observation is the step number within the episode, in all elements."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, shape=(3,)):
+        self.observation_space = Box(-np.inf, np.inf, shape, np.float32)
+        self.action_space = Discrete(2)
+        self.step_number = 0
+
+    def observation(self):
+        return np.full(self.observation_space.shape, self.step_number, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.step_number = 0
+        return self.observation(), {}
+
+    def step(self, action):
+        self.step_number += 1
+        return self.observation(), 1.0, False, False, {}
+
+
+class Fixed(Stub):
+    """Terminates after n steps, with the same reward in each."""
+
+    def __init__(self, n=5, reward=1.0):
+        super().__init__()
+        self.n, self.reward = n, reward
+
+    def ends(self):
+        return True, False
+
+    def step(self, action):
+        observation, _, _, _, info = super().step(action)
+        terminated, truncated = self.ends() if self.step_number == self.n else (False, False)
+        return observation, self.reward, terminated, truncated, info
+
+
+class Trunc(Fixed):
+    """As Fixed, but truncates."""
+
+    def ends(self):
+        return False, True
+
+
+class Both(Fixed):
+    """As Fixed, but terminates and truncates at once."""
+
+    def ends(self):
+        return True, True
+
+
+class Boom(Stub):
+    """Raises in step k; in reset, if k is 0; in its constructor, if k is negative."""
+
+    def __init__(self, k=50):
+        super().__init__()
+        self.k = k
+        if k < 0:
+            raise RuntimeError("boom in the constructor")
+
+    def reset(self, *, seed=None, options=None):
+        if self.k == 0:
+            raise RuntimeError("boom in reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        result = super().step(action)
+        if self.step_number == self.k:
+            raise RuntimeError(f"boom in step {self.k}")
+        return result
+
+
+class Hang(Stub):
+    """Step k never returns; with `hold_gil`, no other thread of the process runs any more."""
+
+    def __init__(self, k=100, hold_gil=False):
+        super().__init__()
+        self.k, self.hold_gil = k, hold_gil
+
+    def step(self, action):
+        result = super().step(action)
+        while self.step_number == self.k:
+            if self.hold_gil:
+                ctypes.PyDLL(None).sleep(3600)
+            else:
+                time.sleep(3600)
+        return result
+
+
+class NaNReward(Stub):
+    """The reward is NaN in step k, or another `value`."""
+
+    def __init__(self, k=37, value="nan"):
+        super().__init__()
+        self.k, self.value = k, float(value)
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, self.value if self.step_number == self.k else reward, *rest
+
+
+class Lives(Stub):
+    """One of the lives is lost every `steps` steps; the game terminates with the last one."""
+
+    def __init__(self, lives=3, steps=10):
+        super().__init__()
+        self.lives, self.steps = lives, steps
+
+    def info(self):
+        return {"lives": self.lives - self.step_number // self.steps}
+
+    def reset(self, *, seed=None, options=None):
+        observation, _ = super().reset(seed=seed, options=options)
+        return observation, self.info()
+
+    def step(self, action):
+        observation, reward, _, truncated, _ = super().step(action)
+        info = self.info()
+        return observation, reward, info["lives"] == 0, truncated, info
+
+
+class Counter(Stub):
+    """The observation is the step number within the episode, float32 [1]."""
+
+    def __init__(self, terminate_at=None, truncate_at=None):
+        super().__init__(shape=(1,))
+        self.terminate_at, self.truncate_at = terminate_at, truncate_at
+
+    def step(self, action):
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, self.step_number == self.terminate_at, self.step_number == self.truncate_at, info
+
+
+class RandStart(Fixed):
+    """As Fixed, but episodes open with an observation drawn from the environment's own generator."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return self.np_random.random(3, np.float32), {}
+
+
+class Constant(Stub):
+    """One observation in any Box, for ever: every element is `value`."""
+
+    def __init__(self, value=0.0, dtype="float32", shape=(3,)):
+        super().__init__()
+        limits = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+        self.observation_space = Box(limits.min, limits.max, tuple(shape), dtype)
+        self.value = value
+
+    def observation(self):
+        return np.full(self.observation_space.shape, self.value, self.observation_space.dtype)
+
+
+class Echo(Stub):
+    """Discrete(n, start=k) for actions and for observations; the observation is the last action as it came in."""
+
+    def __init__(self, n=4, start=-2):
+        super().__init__()
+        self.observation_space = self.action_space = Discrete(n, start=start)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return int(self.action_space.start), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return int(action), *rest
+
+
+class OddSpaces(Stub):
+    """One space out of the ordinary, by name; the rest as in Stub."""
+
+    OBSERVATIONS = {
+        "dict": Dict(glyphs=Box(0, 9, (21, 79), np.int16), blstats=Box(0.0, 9.0, (27,), np.float32)),
+        "tuple": Tuple((Discrete(2), Discrete(3))),
+        "multi_discrete": MultiDiscrete([3, 2]),
+    }
+    ACTIONS = {"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)}
+
+    def __init__(self, observation=None, action=None):
+        super().__init__()
+        self.observation_space = self.OBSERVATIONS.get(observation, self.observation_space)
+        self.action_space = self.ACTIONS.get(action, self.action_space)
+
+    def observation(self):
+        is_box = isinstance(self.observation_space, Box)
+        return super().observation() if is_box else self.observation_space.sample()
+
+
+def _register(env_id, entry_point, **kwargs):
+    # The module may be imported under two names, with and without "tests.".
+    if env_id not in gymnasium.registry:
+        gymnasium.register(env_id, entry_point, kwargs=kwargs)
+
+
+for _class in (Fixed, Trunc, Both, Boom, Hang, NaNReward, Lives, Counter, RandStart, Constant, Echo, OddSpaces):
+    _register(f"{_class.__name__}-v0", _class)
+for _n in (5, 7, 10):
+    _register(f"Fixed{_n}-v0", Fixed, n=_n)
+    _register(f"Trunc{_n}-v0", Trunc, n=_n)
+    _register(f"Both{_n}-v0", Both, n=_n)
+_register("Boom50-v0", Boom, k=50)
+_register("Hang100-v0", Hang, k=100)
+_register("NaNReward37-v0", NaNReward, k=37)

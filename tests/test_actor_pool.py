@@ -1,0 +1,216 @@
+"""Actor processes: nothing lost, nothing learned twice, and dead ones replaced."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+
+from monobeast import environments
+from monobeast.actor_pool import ActorPool, ActorsFailed, InlineActor
+from monobeast.config import Config
+from monobeast.networks import make_network
+from monobeast.weights import SharedWeights
+
+
+def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}', **settings):
+    """A pool over a stub environment, not yet entered, and the weights its actors take."""
+    defaults = dict(num_actors=2, envs_per_actor=2, batch_size=4, unroll_length=5, num_buffers=5, seed=1)
+    config = Config(env=f"stub_environments:{env}", env_kwargs=env_kwargs, network="mlp", **(defaults | settings))
+    config = environments.resolve(config)
+    # A check would not survive the environments that are to fail in an actor; they have the spaces of Fixed5.
+    sound = env if env == "Counter-v0" else "Fixed5-v0"
+    spaces = environments.check(Config(env=f"stub_environments:{sound}"))
+    torch.manual_seed(0)
+    network = make_network(spaces.observation, spaces.num_actions, "mlp")
+    weights = SharedWeights(network.parameters())
+    return kind(config, spaces, network, weights), weights, network
+
+
+def next_batch(pool, timeout_s=60):
+    batch = pool.get_batch(timeout_s)
+    assert batch is not None, "no batch came"
+    return batch
+
+
+def assert_every_slot_is_in_one_place(pool):
+    for seat in pool._seats:
+        assert sorted([*seat.waiting, *seat.under_way]) == sorted(seat.slots)
+    assert sorted(slot for seat in pool._seats for slot in seat.slots) == list(range(pool._config.num_buffers))
+
+
+class Streams:
+    """Follows each environment's rollouts through the batches, and finds what is lost, doubled or mixed up."""
+
+    def __init__(self):
+        self.last_rows = {}
+        self.num_rollouts = 0
+        self.num_restarts = 0
+
+    def follow(self, batch):
+        for column in range(batch.num_columns):
+            key = int(batch.actor[0, column]), int(batch.env[0, column])
+            first = self._row(batch, 0, column)
+            assert not batch.behavior_logits[:, column].isnan().any()
+            is_fresh = first == (0.0, True, 0, 0.0)
+            if key in self.last_rows and first != self.last_rows[key]:
+                assert is_fresh, f"{key}: {self.last_rows[key]} was followed by {first}"
+                self.num_restarts += 1
+            observed = batch.observation[:, column, 0]
+            steps = observed[1:] - observed[:-1]
+            assert (steps[~batch.is_reset[:, column]] == 1).all()
+            assert (observed[1:][batch.is_reset[:, column]] == 0).all()
+            self.last_rows[key] = self._row(batch, -1, column)
+            self.num_rollouts += 1
+
+    @staticmethod
+    def _row(batch, t, column):
+        return (
+            float(batch.observation[t, column, 0]),
+            bool(batch.is_first[t, column]),
+            int(batch.last_action[t, column]),
+            float(batch.last_reward[t, column]),
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_actors": 1, "num_buffers": 1, "batch_size": 1, "envs_per_actor": 1},
+        {"num_buffers": 2},  # a slot an actor
+        {"batch_size": 2, "envs_per_actor": 4},  # the columns of a slot go to two batches
+        {"batch_size": 8, "envs_per_actor": 1, "num_buffers": 2},  # a batch holds more slots than there are
+        {"num_buffers": 200},  # far more than are under way in a pipe
+        {"start_method": "spawn"},
+    ],
+)
+def test_batches_continue_each_environments_stream(settings):
+    pool, _, _ = make_pool(**settings)
+    streams = Streams()
+    with pool:
+        for _ in range(40):
+            streams.follow(next_batch(pool))
+            assert_every_slot_is_in_one_place(pool)
+
+    assert streams.num_restarts == pool.num_restarts == 0
+    assert streams.num_rollouts == 40 * pool._config.batch_size
+    assert len(streams.last_rows) <= pool._config.num_actors * pool._config.envs_per_actor
+
+
+def test_rewards_in_all_batches_are_the_rewards_given():
+    pool, _, _ = make_pool(env="Fixed-v0", env_kwargs='{"n": 3, "reward": 2.0}', unroll_length=6)
+    total, episodes, steps = 0.0, 0, 0
+    with pool:
+        for _ in range(30):
+            batch = next_batch(pool)
+            total += float(batch.reward.sum())
+            steps += int((~batch.is_reset).sum())
+            episodes += int(batch.done.sum())
+            assert (batch.episode_return[batch.done] == 6).all()
+            assert (batch.episode_length[batch.done] == 3).all()
+
+    assert total == 2.0 * steps
+    assert abs(episodes - steps / 3) <= 4  # at most one unfinished episode an environment
+
+
+def test_rollouts_name_the_version_that_acted():
+    pool, weights, network = make_pool(num_buffers=2)
+    newest = []
+    with pool:
+        for _ in range(20):
+            batch = next_batch(pool)
+            assert (batch.policy_version <= weights.version).all()
+            # One slot an actor: a rollout begun after a publication carries that version or a later one.
+            newest.append(int(batch.policy_version.max()))
+            weights.publish(network.parameters())
+
+    assert newest == sorted(newest) and newest[-1] >= 15
+
+
+def test_the_inline_actor_gives_the_same_batches_every_time():
+    def collect():
+        pool, _, _ = make_pool(InlineActor, num_actors=0)
+        with pool:
+            return [next_batch(pool).map(torch.clone) for _ in range(5)]
+
+    streams = Streams()
+    for one, other in zip(collect(), collect(), strict=True):
+        streams.follow(one)
+        assert one.core_state == other.core_state == ()
+        for name in set(one._fields) - {"core_state"}:
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost():
+    pool, _, _ = make_pool(max_actor_restarts=100)
+    streams = Streams()
+    rng = random.Random(0)
+    with pool:
+        for kill in range(10):
+            for _ in range(rng.randrange(8)):
+                streams.follow(next_batch(pool))
+            os.kill(pool._seats[rng.randrange(2)].process.pid, signal.SIGKILL)
+            while pool.num_restarts <= kill:
+                streams.follow(next_batch(pool))
+            assert_every_slot_is_in_one_place(pool)
+        for _ in range(10):
+            streams.follow(next_batch(pool))
+
+    assert pool.num_restarts == 10
+    assert "killed by SIGKILL" in pool.messages[0]
+
+
+def test_a_failing_environment_is_named_and_replaced_until_the_limit():
+    pool, _, _ = make_pool(env="Boom-v0", env_kwargs='{"k": 12}', max_actor_restarts=3)
+    with pool, pytest.raises(ActorsFailed) as failure:
+        while True:
+            next_batch(pool)
+
+    assert pool.num_restarts == 3
+    for text in (*pool.messages, str(failure.value)):
+        assert text.startswith("actor ") and "stub_environments:Boom-v0" in text
+        assert "RuntimeError: boom in step 12" in text and "stub_environments.py" in text
+    assert "--max_actor_restarts 3" in str(failure.value)
+
+
+@pytest.mark.parametrize(("k", "message"), [(-1, "boom in the constructor"), (0, "boom in reset")])
+def test_an_environment_that_cannot_be_made_ends_the_run_at_once(k, message):
+    pool, _, _ = make_pool(env="Boom-v0", env_kwargs=f'{{"k": {k}}}')
+    with pool, pytest.raises(ActorsFailed, match=message):
+        next_batch(pool)
+
+    assert pool.num_restarts == 0
+
+
+@pytest.mark.parametrize("hold_gil", ["false", "true"])
+def test_an_environment_that_never_returns_is_replaced(hold_gil):
+    pool, _, _ = make_pool(env="Hang-v0", env_kwargs=f'{{"k": 12, "hold_gil": {hold_gil}}}', actor_timeout_s=1.0)
+    with pool:
+        while pool.num_restarts < 2:
+            pool.get_batch(5.0)
+            assert_every_slot_is_in_one_place(pool)
+
+    assert "did not answer for 1 s" in pool.messages[0]
+
+
+@pytest.mark.parametrize("env_kwargs", ['{"k": 12, "hold_gil": true}', '{"k": 100000}'])
+def test_no_actor_outlives_the_pool(env_kwargs):
+    pool, _, _ = make_pool(env="Hang-v0", env_kwargs=env_kwargs)
+    with pool:
+        next_batch(pool)
+        pids = [seat.process.pid for seat in pool._seats]
+        time.sleep(0.2)
+
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_nothing_comes_in_no_time():
+    pool, _, _ = make_pool()
+    with pool:
+        assert pool.get_batch(0.0) is None
+        next_batch(pool)

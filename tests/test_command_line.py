@@ -1,0 +1,291 @@
+"""The program as a person at a shell meets it, in processes of its own."""
+
+import csv
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from monobeast.__main__ import run_command
+from monobeast.config import Config
+
+TESTS = Path(__file__).parent
+CATCH = ("--env", "monobeast/Catch-v0", "--seed", "1", "--num_threads", "1")
+
+
+def monobeast(*arguments, timeout=120, **options):
+    """Runs `python -m monobeast` to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout, **in_tests(options))
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "monobeast", *(str(argument) for argument in arguments)]
+
+
+def in_tests(options):
+    """Settings for a subprocess that finds this package and the stub environments, and measures no terminal."""
+    path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "120"}
+    return {"cwd": TESTS, "env": environment} | options
+
+
+def processes_of(group):
+    """Command lines of the living processes of a process group."""
+    listing = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in listing.splitlines()]
+    return [args for pgid, stat, args in rows if int(pgid) == group and not stat.startswith("Z")]
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+def test_help_names_every_flag_of_training_with_its_default(arguments):
+    result = monobeast(*arguments)
+
+    assert result.returncode == 0
+    for setting in dataclasses.fields(Config):
+        if setting.metadata["group"] != "test":
+            assert f"--{setting.name} " in result.stdout or f"--{setting.name}\n" in result.stdout
+    assert "monobeast test: play the checkpoint of a run" in result.stdout
+
+
+def test_help_of_test_names_its_own_flags():
+    result = monobeast("test", "--help")
+
+    assert "--num_episodes" in result.stdout and "--greedy" in result.stdout
+    assert "--learning_rate" not in result.stdout
+
+
+def test_version():
+    result = monobeast("--version")
+
+    assert (result.returncode, result.stdout) == (0, "monobeast 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--discounting", "1.5"], "--discounting 1.5: must be at least 0 and at most 1"),
+        (["--learning_rate", "nan"], "--learning_rate nan: must be a finite number"),
+        (["--unroll_length", "0"], "--unroll_length 0: must be at least 1"),
+        (["--num_actors", "two"], "argument --num_actors: invalid int value: 'two'"),
+        (["--total_steps", "1.5"], "argument --total_steps: invalid int value: '1.5'"),
+        (["--batch_size", "6", "--envs_per_actor", "4"], "--batch_size 6 --envs_per_actor 4: one must divide the other"),
+        (["--num_actors", "4", "--num_buffers", "2"], "--num_buffers 2: must be at least --num_actors 4"),
+        (["--resme"], "unrecognized arguments: --resme"),
+        (["--entropy-costs", "1"], "did you mean --entropy_cost?"),
+        (["--env", "ALE/Pogn-v5"], "did you mean ALE/Pong-v5"),
+        (["--env", "no_such_module:Id-v0"], "no_such_module"),
+        (["--env", "Pendulum-v1"], "only Discrete is"),
+        (["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"observation": "tuple"}'], "not supported"),
+        (["--env", "stub_environments:Boom-v0", "--env_kwargs", '{"k": -1}'], "boom in the constructor"),
+        (["--env", "CartPole-v1", "--network", "shallow"], "--network"),
+        (["--device", "cuda:99"], "--device cuda:99: this machine has"),
+        (["test", "--xpid", "never_ran"], "--xpid never_ran: no run at"),
+    ],
+)
+def test_a_bad_value_ends_with_exit_code_2_and_a_line_that_names_it(tmp_path, capfd, arguments, message):
+    try:
+        exit_code = run_command([*arguments, "--savedir", str(tmp_path)])
+    except SystemExit as leaving:  # argparse's own way
+        exit_code = leaving.code
+
+    assert exit_code == 2
+    output, errors = capfd.readouterr()
+    assert message in errors and errors.count("\n") == 1
+    assert output == ""
+    assert not os.listdir(tmp_path)
+
+
+def test_a_refusal_is_no_traceback_and_starts_no_process(tmp_path):
+    result = monobeast("--env", "ALE/Pogn-v5", "--savedir", tmp_path)
+
+    assert result.returncode == 2
+    assert result.stderr.startswith("monobeast train: error: --env ALE/Pogn-v5: no such environment; did you mean ALE/Pong-v5")
+
+
+def test_a_run_leaves_what_the_readme_says(tmp_path):
+    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "example", "--total_steps", 10_000)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    folder = tmp_path / "example"
+    assert sorted(os.listdir(folder)) == ["checkpoint.pt", "episodes.csv", "logs.csv", "meta.json", "out.log"]
+    assert os.readlink(tmp_path / "latest") == "example"
+    last = rows_of(folder / "logs.csv")[-1]
+    # 160 steps an update: the end is the first multiple at or over the total.
+    assert (last["step"], last["updates"]) == ("10080", "63")
+    episodes = rows_of(folder / "episodes.csv")
+    assert len(episodes) == int(last["episodes"]) > 900
+    assert {row["episode_length"] for row in episodes} == {"9"}
+    assert {row["episode_return"] for row in episodes} == {"1", "-1"}
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["state"], meta["step"]) == ("complete", 10080)
+    assert meta["config"]["seed"] == 1 and meta["config"]["reward_clipping"] == "none"
+    assert meta["packages"]["torch"]
+    assert (folder / "out.log").read_text() == result.stdout
+
+
+def test_no_value_is_an_empty_cell(tmp_path):
+    arguments = ["--env", "stub_environments:Fixed-v0", "--env_kwargs", '{"n": 100000}', "--savedir", tmp_path]
+
+    monobeast(*arguments, "--xpid", "long", "--total_steps", 2000, "--num_actors", 0)
+
+    for row in rows_of(tmp_path / "long" / "logs.csv"):
+        assert row["mean_episode_return"] == row["mean_episode_length"] == ""
+        assert row["episodes"] == "0"
+        assert float(row["total_loss"]) < float("inf")
+    assert "nan" not in (tmp_path / "long" / "out.log").read_text().lower()
+
+
+def test_a_name_in_use_is_refused_and_its_run_left_alone(tmp_path):
+    (tmp_path / "taken").mkdir()
+    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "taken")
+
+    assert result.returncode == 2
+    assert "--xpid taken: in use" in result.stderr
+    assert not os.listdir(tmp_path / "taken")
+
+
+@pytest.fixture(scope="module")
+def catch_run(tmp_path_factory):
+    """The savedir of one short run named `example`."""
+    savedir = tmp_path_factory.mktemp("savedir")
+    arguments = ["--savedir", savedir, "--xpid", "example", "--num_actors", 0, "--total_steps", 1000, "--use_lstm"]
+    assert monobeast(*CATCH, *arguments).returncode == 0
+    return savedir
+
+
+@pytest.mark.parametrize("arguments", [["test"], ["--mode", "test", "--xpid", "example"], ["test", "--greedy"]])
+def test_a_trained_agent_is_played(catch_run, arguments):
+    result = monobeast(*arguments, "--savedir", catch_run, "--num_episodes", 3)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert ("the most probable action" in result.stdout) == ("--greedy" in arguments)
+    assert ("sampled" in result.stdout) == ("--greedy" not in arguments)
+    assert result.stdout.count(", 9 steps\n") == 3
+    for word in ("mean", "standard deviation", "minimum", "maximum"):
+        assert word in result.stdout
+
+
+def test_an_episode_that_was_cut_off_is_said_to_be(catch_run):
+    result = monobeast("test", "--savedir", catch_run, "--num_episodes", 2, "--max_episode_steps", 4)
+
+    assert result.stdout.count("4 steps, cut off") == 2
+    assert "2 of them cut off" in result.stdout
+
+
+def test_a_checkpoint_for_another_environment_is_refused(catch_run):
+    result = monobeast("test", "--savedir", catch_run, "--env", "CartPole-v1")
+
+    assert result.returncode == 2
+    assert "--env CartPole-v1: the checkpoint" in result.stderr and "is for monobeast/Catch-v0" in result.stderr
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+
+    result = monobeast("test", "--savedir", tmp_path, "--xpid", "empty")
+
+    assert result.returncode == 2
+    assert f"no checkpoint at {tmp_path / 'empty' / 'checkpoint.pt'}" in result.stderr
+
+
+def test_a_run_in_one_process_is_repeatable_bit_by_bit(tmp_path):
+    import torch
+
+    for xpid in ("one", "other"):
+        arguments = ["--savedir", tmp_path, "--xpid", xpid, "--num_actors", 0, "--total_steps", 4000]
+        assert monobeast(*CATCH, *arguments).returncode == 0
+
+    states = [torch.load(tmp_path / xpid / "checkpoint.pt", weights_only=True) for xpid in ("one", "other")]
+    one, other = (state["learner"]["network"] for state in states)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (tmp_path / "one" / "episodes.csv").read_text() == (tmp_path / "other" / "episodes.csv").read_text()
+
+
+def test_a_torchbeast_command_line_works(tmp_path):
+    arguments = (
+        "--env PongNoFrameskip-v4 --num_actors 2 --total_steps 640 --learning_rate 0.0004 --epsilon 0.01 "
+        "--entropy_cost 0.01 --batch_size 4 --unroll_length 80 --num_buffers 4 --num_threads 1 --xpid example"
+    ).split()
+
+    trained = monobeast(*arguments, "--savedir", tmp_path)
+    played = monobeast(
+        "--mode", "test", "--xpid", "example", "--savedir", tmp_path, "--num_episodes", 1, "--max_episode_steps", 20
+    )
+
+    assert (trained.returncode, trained.stderr) == (0, "")
+    assert (played.returncode, played.stderr) == (0, "")
+    config = json.loads((tmp_path / "example" / "meta.json").read_text())["config"]
+    assert config["sticky_actions"] == 0.0 and config["life_loss_terminal"] and config["reward_clipping"] == "abs_one"
+
+
+def test_time_can_be_the_limit(tmp_path):
+    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "timed", "--max_seconds", 2, "--num_actors", 0)
+
+    assert result.returncode == 0
+    meta = json.loads((tmp_path / "timed" / "meta.json").read_text())
+    assert meta["state"] == "complete"
+    assert 0 < meta["step"] < 10_000_000
+
+
+def start(*arguments):
+    """A run in a process group of its own, once it has learned something."""
+    process = subprocess.Popen(
+        command(*arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **in_tests({}),
+    )
+    return process
+
+
+@pytest.mark.parametrize("to_group", [False, True], ids=["to the process", "to the group"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path, number, to_group):
+    import torch
+
+    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.2)
+    assert "step" in process.stdout.readline()
+
+    (os.killpg if to_group else os.kill)(process.pid, number)
+    time.sleep(0.2)
+    if process.poll() is None and to_group:
+        os.killpg(process.pid, number)  # impatient
+    output, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 128 + number
+    assert errors == "" and "Traceback" not in output
+    assert processes_of(process.pid) == []
+    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    rows = rows_of(tmp_path / "run" / "logs.csv")
+    assert state["learner"]["step"] == int(rows[-1]["step"]) > 0
+    assert json.loads((tmp_path / "run" / "meta.json").read_text())["state"] == "stopped"
+
+
+@pytest.mark.parametrize("delay", [0.2, 0.6, 1.0, 1.5, 2.0, 2.5, 3.0])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path, number, delay):
+    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run")
+    time.sleep(delay)
+
+    os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 128 + number
+    assert errors == "" and "Traceback" not in output
+    assert processes_of(process.pid) == []
+    if (tmp_path / "run").exists():
+        assert (tmp_path / "run" / "checkpoint.pt").exists()  # it had learned something already

@@ -1,0 +1,257 @@
+"""Losses of whole batches: with episodes ending anywhere, against sums done by hand."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from monobeast import environments
+from monobeast.actor import Actor
+from monobeast.config import Config
+from monobeast.learner import Learner, clip_rewards, compute_loss, compute_returns
+from monobeast.networks import AgentOutput
+from monobeast.policy import LocalPolicy
+from monobeast.rollouts import allocate
+
+# Sums of up to 40 float32 terms below 1000; the largest error seen was 2e-6 relative.
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+CONFIG = Config(discounting=0.9, reward_clipping="none")
+
+
+class ObservationAsValue(nn.Module):
+    """V(x) is the observation, and the policy is the same everywhere: errors of alignment become visible numbers."""
+
+    def __init__(self, logits=(0.0, 0.0)):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor(logits))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def initial_state(self, batch_size):
+        return ()
+
+    def forward(self, inputs, core_state):
+        baseline = self.scale * inputs.observation[..., 0]
+        return AgentOutput(self.logits.expand(*baseline.shape, 2), baseline, ())
+
+
+def collect(env_kwargs, unroll_length, num_rollouts=1, env="Counter-v0", num_envs=1):
+    """Rollouts that a uniform policy makes in stub environments."""
+    config = Config(env=f"stub_environments:{env}", env_kwargs=env_kwargs)
+    environment = environments.make(config, num_envs, list(range(num_envs)))
+    actor = Actor(environment, LocalPolicy(ObservationAsValue(), None, seed=0), index=0)
+    rollouts = []
+    for _ in range(num_rollouts):
+        rollouts.append(allocate(unroll_length, num_envs, environment.observation_space, 2))
+        actor.unroll(rollouts[-1])
+    return rollouts
+
+
+def returns_of(rollout, config=CONFIG):
+    network = ObservationAsValue()
+    output = network(rollout, ())
+    return compute_returns(rollout, output.policy_logits[:-1].detach(), output.baseline.detach(), config)
+
+
+def test_a_truncated_episode_bootstraps_from_its_final_observation():
+    (rollout,) = collect('{"truncate_at": 3}', unroll_length=4)
+
+    vs = returns_of(rollout).vs[:, 0]
+
+    # V of the final observation is 3: not 2, the observation before, nor 0, the first of the next episode.
+    expected = [1 + 0.9 * (1 + 0.9 * (1 + 0.9 * 3)), 1 + 0.9 * (1 + 0.9 * 3), 1 + 0.9 * 3, 3]
+    torch.testing.assert_close(vs, torch.tensor(expected), **TOLERANCE)
+
+
+def test_a_terminated_episode_has_no_value_after_its_end():
+    (rollout,) = collect('{"terminate_at": 3}', unroll_length=4)
+
+    vs = returns_of(rollout).vs[:, 0]
+
+    torch.testing.assert_close(vs, torch.tensor([1 + 0.9 * (1 + 0.9), 1 + 0.9, 1.0, 3.0]), **TOLERANCE)
+
+
+@pytest.mark.parametrize("end", ["terminate_at", "truncate_at"])
+@pytest.mark.parametrize("unroll_length", [1, 2, 3, 4, 5, 9])
+def test_targets_within_an_episode_do_not_depend_on_what_else_the_unroll_holds(end, unroll_length):
+    """Episode by episode, the n-step return of equation (2), wherever the unroll's border falls."""
+    for rollout in collect(f'{{"{end}": 3}}', unroll_length, num_rollouts=6):
+        vs = returns_of(rollout).vs[:, 0]
+        observation = rollout.observation[:, 0, 0].tolist()
+        expected, later = [0.0] * unroll_length, observation[-1]
+        for t in reversed(range(unroll_length)):
+            if rollout.is_reset[t, 0]:  # from 3 to the next 0: nothing is learned, its target is V itself
+                later = observation[t]
+            else:
+                later = 1.0 + 0.9 * (0.0 if rollout.terminal[t, 0] else later)
+            expected[t] = later
+        torch.testing.assert_close(vs, torch.tensor(expected), **TOLERANCE)
+
+
+def test_on_policy_targets_are_n_step_returns():
+    (rollout,) = collect("{}", unroll_length=6)
+
+    vs = returns_of(rollout).vs[:, 0]
+
+    expected = [sum(0.9**k for k in range(6 - t)) + 0.9 ** (6 - t) * 6 for t in range(6)]
+    torch.testing.assert_close(vs, torch.tensor(expected), **TOLERANCE)
+
+
+@pytest.mark.parametrize("end", ["terminate_at", "truncate_at"])
+def test_an_episode_cut_in_two_by_the_unroll_and_one_batch_of_both_halves_agree(end):
+    """A batch holding two rollouts has the sum of the losses, and of the gradients, of two batches of one each."""
+    first, second = collect(f'{{"{end}": 5}}', unroll_length=4, num_rollouts=2)
+    both = allocate(4, 2, environments.Spaces(*_spaces()).observation, 2)
+    both.columns(0, 1).copy_(first)
+    both.columns(1, 2).copy_(second)
+
+    def loss_and_gradients(rollout):
+        network = ObservationAsValue((0.3, -0.2))
+        loss = compute_loss(network, rollout, CONFIG).total_loss
+        loss.backward()
+        return torch.cat([loss.detach().reshape(1), *(p.grad.flatten() for p in network.parameters())])
+
+    torch.testing.assert_close(
+        loss_and_gradients(both), loss_and_gradients(first) + loss_and_gradients(second), **TOLERANCE
+    )
+
+
+def _spaces():
+    return environments.check(Config(env="stub_environments:Counter-v0"))
+
+
+def test_two_episodes_in_one_rollout_give_the_loss_of_each_alone():
+    (whole,) = collect('{"terminate_at": 3}', unroll_length=7)  # 3 steps, the reset step, 3 steps
+    parts = [whole.map(lambda tensor: tensor)._replace(**_rows(whole, start, start + 3)) for start in (0, 4)]
+
+    def statistics(rollout):
+        return compute_loss(ObservationAsValue((0.3, -0.2)), rollout, CONFIG).statistics
+
+    for name in ("total_loss", "pg_loss", "baseline_loss", "entropy_loss"):
+        total = sum(statistics(part)[name] for part in parts)
+        torch.testing.assert_close(statistics(whole)[name], total, **TOLERANCE)
+
+
+def _rows(rollout, start, stop):
+    """Transitions `start` to `stop`, and the observations around them."""
+    around = ("observation", "is_first", "last_action", "last_reward")
+    within = ("action", "behavior_logits", "reward", "terminal", "done", "episode_return", "episode_length")
+    rows = {name: getattr(rollout, name)[start : stop + 1] for name in around}
+    return rows | {name: getattr(rollout, name)[start:stop] for name in within}
+
+
+def test_nothing_is_learned_from_the_action_of_a_reset_step():
+    (rollout,) = collect('{"truncate_at": 3}', unroll_length=6)
+    changed = rollout._replace(action=torch.where(rollout.is_reset, 1 - rollout.action, rollout.action))
+    assert not torch.equal(changed.action, rollout.action)
+
+    def gradients(rollout):
+        network = ObservationAsValue((0.3, -0.2))
+        compute_loss(network, rollout, CONFIG).total_loss.backward()
+        return [parameter.grad for parameter in network.parameters()]
+
+    for one, other in zip(gradients(rollout), gradients(changed), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_entropy_is_a_mean_over_steps_that_count():
+    (rollout,) = collect('{"terminate_at": 3}', unroll_length=8)
+
+    entropy = compute_loss(ObservationAsValue(), rollout, CONFIG).statistics["entropy"]
+
+    torch.testing.assert_close(entropy, torch.tensor(2.0).log(), **TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("mode", "clipped"),
+    [("none", [-5.0, -1.0, 0.0, 0.5, 5.0, 100.0]), ("abs_one", [-1.0, -1.0, 0.0, 0.5, 1.0, 1.0])],
+)
+def test_rewards_are_clipped_as_asked(mode, clipped):
+    assert clip_rewards(torch.tensor([-5.0, -1.0, 0.0, 0.5, 5.0, 100.0]), mode).tolist() == clipped
+
+
+def test_the_learner_sees_clipped_rewards_and_the_log_the_games_own():
+    (rollout,) = collect('{"n": 7, "reward": 10.0}', unroll_length=8, env="Fixed-v0")
+
+    vs = returns_of(rollout, dataclasses.replace(CONFIG, reward_clipping="abs_one")).vs
+
+    assert rollout.episode_return[rollout.done].tolist() == [70.0]
+    torch.testing.assert_close(vs[6, 0], torch.tensor(1.0), **TOLERANCE)  # the step that ends the game
+
+
+def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
+    (rollout,) = collect("{}", unroll_length=1)
+    rollout.action.fill_(0)
+    rollout.behavior_logits.copy_(torch.tensor([0.5, 0.5]).log())
+    target_logits = torch.tensor([[[0.2, 0.8]]]).log()
+
+    returns = compute_returns(rollout, target_logits, torch.tensor([[2.0], [3.0]]), CONFIG)
+
+    # rho = 0.2 / 0.5; delta = 1 + 0.9 * 3 - 2
+    torch.testing.assert_close(returns.vs, torch.tensor([[2.0 + 0.4 * 1.7]]), **TOLERANCE)
+    torch.testing.assert_close(returns.pg_advantages, torch.tensor([[0.4 * 1.7]]), **TOLERANCE)
+
+
+def test_the_learning_rate_falls_linearly_to_zero_and_never_below():
+    config = dataclasses.replace(CONFIG, total_steps=30, learning_rate=0.5)
+    learner = Learner(ObservationAsValue(), config)
+    (rollout,) = collect("{}", unroll_length=10)
+
+    rates = []
+    for _ in range(4):
+        rates.append(learner.learning_rate)
+        learner.update(rollout)
+
+    assert rates == pytest.approx([0.5, 0.5 * 2 / 3, 0.5 / 3, 0.0])
+    assert learner.step == 40 and learner.num_updates == 4
+
+
+def test_the_rate_of_an_update_is_the_one_before_it():
+    config = dataclasses.replace(CONFIG, total_steps=10, learning_rate=0.5)
+    learner = Learner(network := ObservationAsValue(), config)
+    (rollout,) = collect("{}", unroll_length=10)
+
+    learner.update(rollout)  # the only one, at the full rate
+    moved = network.logits.detach().clone()
+    learner.update(rollout)  # at the end of the schedule: rate 0
+
+    assert not torch.equal(moved, torch.zeros(2))
+    assert torch.equal(network.logits, moved)
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+    (rollout,) = collect("{}", unroll_length=10)
+    learner = Learner(network := ObservationAsValue(), dataclasses.replace(CONFIG, grad_norm_clipping=1e-3))
+
+    statistics = learner.update(rollout)
+
+    norm = torch.cat([parameter.grad.flatten() for parameter in network.parameters()]).norm()
+    torch.testing.assert_close(norm, torch.tensor(1e-3), **TOLERANCE)
+    assert statistics["grad_norm"] > 1  # logged before the clip
+
+
+def test_lag_is_the_learners_version_minus_the_rollouts():
+    learner = Learner(ObservationAsValue(), CONFIG)
+    (rollout,) = collect("{}", unroll_length=2, num_envs=2)
+    learner.num_updates = 9
+
+    statistics = learner.update(rollout._replace(policy_version=torch.tensor([[9, 4]])))
+
+    assert statistics["policy_lag_mean"] == 2.5
+    assert statistics["policy_lag_max"] == 5
+
+
+def test_a_learner_goes_on_from_its_state_as_if_it_had_never_stopped():
+    (rollout,) = collect("{}", unroll_length=5)
+    one = Learner(ObservationAsValue(), CONFIG)
+    one.update(rollout)
+    other = Learner(ObservationAsValue((5.0, 5.0)), CONFIG)
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+
+    one.update(rollout)
+    other.update(rollout)
+
+    assert (one.step, one.num_updates) == (other.step, other.num_updates)
+    for mine, theirs in zip(one.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

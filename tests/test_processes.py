@@ -1,0 +1,80 @@
+import multiprocessing
+import os
+import signal
+import time
+
+import child_functions
+import pytest
+
+from monobeast import processes
+from monobeast.processes import StopSignals, WatchedProcess
+
+
+def ask_child(context, function):
+    """What `function` sends from a child of `context`."""
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    child = WatchedProcess(context.Process(target=function, args=(writer,)))
+    try:
+        assert reader.poll(30)
+        return reader.recv()
+    finally:
+        child.kill()
+        child.close()
+
+
+def test_the_fork_server_has_imported_what_every_actor_needs():
+    # The fork server swallows a preload that fails, and its children would each import for seconds.
+    modules = ask_child(processes.context("forkserver", ["monobeast.actor"]), child_functions.report_modules)
+
+    assert "torch" in modules and "monobeast.actor" in modules
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_child_ignores_stop_signals_from_its_first_moment(start_method):
+    context = processes.context(start_method, [])
+
+    assert ask_child(context, child_functions.report_ignored_signals) == [True, True]
+
+
+def test_a_signal_during_the_start_of_a_child_is_not_lost():
+    with StopSignals() as stop:
+        with processes.stop_signals_ignored_by_children():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            assert stop.received is None
+        assert stop.received == signal.SIGINT
+
+
+def test_the_first_of_several_signals_counts():
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.received == signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "number", "description"),
+    [
+        (child_functions.exit_with, (3,), None, "exited with code 3"),
+        (child_functions.sleep_forever, (), signal.SIGKILL, "killed by SIGKILL"),
+        (child_functions.sleep_forever, (), signal.SIGSEGV, "killed by SIGSEGV"),
+    ],
+)
+def test_the_end_of_a_process_is_described(function, arguments, number, description):
+    child = WatchedProcess(processes.context("forkserver", []).Process(target=function, args=arguments))
+    if number is not None:
+        os.kill(child.pid, number)
+
+    assert child.join(timeout_s=30)
+    assert child.describe_end() == description
+    child.kill()  # no harm to a dead process
+    child.close()
+
+
+def test_a_killed_process_is_gone_when_kill_returns():
+    child = WatchedProcess(processes.context("forkserver", []).Process(target=child_functions.sleep_forever))
+
+    child.kill()
+
+    assert child.join(timeout_s=0)
+    child.close()
