@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from stub_environments import Fixed, Stub, stub_config
+from stub_environments import Fixed, Lives, Stub, stub_config
 
 from monobeast import environments
 from monobeast.config import Config
@@ -94,7 +94,8 @@ def test_a_lost_life_sets_terminal_alone_and_the_game_is_one_episode(life_loss_t
     assert played.episode_length[played.done].tolist() == [30]
 
 
-def test_lives_count_only_against_lives_seen_in_the_same_episode():
+@pytest.mark.parametrize("others", [[], [Lives, Lives]], ids=["alone", "beside some that always tell"])
+def test_lives_count_only_against_lives_seen_in_the_same_episode(others):
     class Forgetful(Stub):
         """Tells its lives in steps 2 and 3 of four only: 5 and 4 in the first episode, then 3 and 2."""
 
@@ -104,9 +105,9 @@ def test_lives_count_only_against_lives_seen_in_the_same_episode():
             info = {"lives": self.lives} if self.step_number in (2, 3) else {}
             return observation, reward, False, self.step_number == 4, info
 
-    envs = SyncVectorEnv([Forgetful, Forgetful], autoreset_mode=AutoresetMode.NEXT_STEP)
+    envs = SyncVectorEnv([Forgetful, *others], autoreset_mode=AutoresetMode.NEXT_STEP)
 
-    played = play(VectorEnvironment(envs, [0, 1], life_loss_terminal=True), 9)
+    played = play(VectorEnvironment(envs, [0, 1, 2][: envs.num_envs], life_loss_terminal=True), 9)
 
     assert where(played.terminal) == [3, 8]
 

@@ -1,69 +1,20 @@
-import gymnasium
-import numpy as np
+"""What the network makes of time, of last action and last reward, and what it starts from."""
+
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Discrete
+from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
 from torch import nn
 
-from monobeast.networks import AgentInput, make_network
+from monobeast.networks import make_network
 from monobeast.networks.agent import LSTM
-from monobeast.networks.torsos import ImageTorso, ResidualBlock, VectorTorso
 
 # Kernels add up in another order for another number of rows.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
-NUM_ACTIONS = 5
-IMAGE = Box(0, 255, (4, 36, 36), np.uint8)
-VECTOR = Box(-1, 1, (8,), np.float32)
 EVERY_NETWORK = pytest.mark.parametrize(
     ("space", "network"), [(IMAGE, "shallow"), (IMAGE, "deep"), (VECTOR, "mlp"), (Discrete(6), "mlp")]
 )
 WITH_AND_WITHOUT_LSTM = pytest.mark.parametrize("use_lstm", [False, True])
-
-
-def make(space=VECTOR, network="auto", use_lstm=False, num_actions=NUM_ACTIONS):
-    torch.manual_seed(1)
-    return make_network(space, num_actions, network, use_lstm)
-
-
-def random_inputs(space=VECTOR, num_steps=8, num_columns=2):
-    """Inputs without an episode that begins."""
-    space.seed(2)
-    generator = torch.Generator().manual_seed(3)
-    shape = (num_steps, num_columns)
-    samples = np.stack([space.sample() for _ in range(num_steps * num_columns)])
-    return AgentInput(
-        observation=torch.from_numpy(samples).unflatten(0, shape),
-        is_first=torch.zeros(shape, dtype=torch.bool),
-        last_action=torch.randint(NUM_ACTIONS, shape, generator=generator),
-        last_reward=torch.randn(shape, generator=generator),
-    )
-
-
-def random_state(num_columns=2):
-    generator = torch.Generator().manual_seed(4)
-    return tuple(torch.randn(1, num_columns, 256, generator=generator) for _ in ("hidden", "cell"))
-
-
-def unroll(network, inputs, state=None, steps=slice(None)):
-    state = network.initial_state(inputs.is_first.shape[1]) if state is None else state
-    with torch.no_grad():
-        return network(AgentInput(*(tensor[steps] for tensor in inputs)), state)
-
-
-def seen_by(module, network, inputs):
-    """What the module gets when the network unrolls over the inputs."""
-    seen = []
-    handle = module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-    unroll(network, inputs)
-    handle.remove()
-    return seen[0]
-
-
-def first_layer(network):
-    return next(module for module in network.modules() if isinstance(module, nn.Linear | nn.Conv2d))
-
-
-# Time
 
 
 @EVERY_NETWORK
@@ -122,6 +73,7 @@ def test_a_state_that_nobody_wrote_does_not_reach_an_episode():
 
 
 def test_the_lstm_computes_what_torch_computes():
+    torch.manual_seed(4)
     lstm, reference = LSTM(7, 6), nn.LSTM(7, 6)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -134,9 +86,6 @@ def test_the_lstm_computes_what_torch_computes():
     computed = lstm(inputs, torch.zeros(8, 3, dtype=torch.bool), state)
 
     torch.testing.assert_close(computed, reference(inputs, state), **TOLERANCE)
-
-
-# Last action and last reward
 
 
 def test_the_heads_see_features_and_one_hot_last_action_and_clipped_last_reward():
@@ -175,198 +124,6 @@ def test_a_first_step_has_neither_last_action_nor_last_reward():
     seen = seen_by(network.policy, network, inputs)
 
     assert not seen[0, 0, 256:].any() and seen[0, 1, 256:].any()
-
-
-# Observations
-
-
-@pytest.mark.parametrize(
-    ("shape", "layout"),
-    [
-        ((84, 84, 3), "hwc"),
-        ((3, 84, 84), "chw"),
-        ((4, 84, 84), "chw"),
-        ((84, 84), "hw"),
-        ((210, 160, 3), "hwc"),
-        ((3, 210, 160), "chw"),
-        ((160, 40, 1), "hwc"),
-        ((4, 40, 84, 3), "shwc"),
-        ((4, 3, 40, 84), "schw"),
-    ],
-)
-@pytest.mark.parametrize("network", ["auto", "deep"])
-def test_images_of_every_layout_reach_the_convolutions_channels_first(shape, layout, network):
-    network = make(Box(0, 255, shape, np.uint8), network)
-    inputs = random_inputs(Box(0, 255, shape, np.uint8), num_steps=1)
-
-    seen = seen_by(network.torso.convolutions, network, inputs)
-
-    to_channels_first = {"hw": "nhw->nhw", "hwc": "nhwc->nchw", "chw": "nchw->nchw"}.get(layout)
-    expected = torch.einsum(to_channels_first or f"n{layout}->nschw", inputs.observation[0])
-    height, width = (shape[layout.index(letter)] for letter in "hw")
-    assert torch.equal(seen, expected.reshape(2, -1, height, width) / 255)
-
-
-@pytest.mark.parametrize("shape", [(84, 84, 3), (4, 84, 84)])
-def test_convolutions_run_in_the_faster_memory_format(shape):
-    network = make(Box(0, 255, shape, np.uint8))
-
-    seen = seen_by(network.torso.convolutions, network, random_inputs(Box(0, 255, shape, np.uint8)))
-
-    assert seen.is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "shape", "value", "expected"),
-    [
-        (np.uint8, (4, 84, 84), 255, 1.0),
-        (np.uint8, (84, 84, 3), 51, 0.2),
-        (np.uint8, (10, 5), 255, 1.0),
-        (np.uint8, (128,), 255, 1.0),
-        (np.float32, (4, 84, 84), 0.5, 0.5),
-        (np.float32, (8,), 0.5, 0.5),
-        (np.float32, (8,), -3.7, -3.7),
-        (np.float64, (8,), -3.7, -3.7),
-        (np.float64, (84, 84, 3), 255.0, 255.0),
-        (np.int16, (21, 79), 1000, 1000.0),
-        (np.int8, (), -1, -1.0),
-    ],
-)
-def test_only_bytes_are_divided_by_255_and_once(dtype, shape, value, expected):
-    space = Box(-1e4 if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min, np.iinfo(np.int8).max, shape, dtype)
-    network, inputs = make(space), random_inputs(space, num_steps=1)
-    inputs.observation.fill_(value)
-
-    seen = seen_by(first_layer(network), network, inputs)
-
-    assert seen.dtype == torch.float32
-    assert torch.equal(seen, torch.full_like(seen, expected))
-
-
-@pytest.mark.parametrize("start", [0, -3])
-def test_discrete_observations_are_one_hot(start):
-    space = Discrete(6, start=start)
-    network, inputs = make(space), random_inputs(space, num_steps=3)
-    inputs.observation[:, 0] = torch.tensor([0, 5, 2]) + start
-
-    seen = seen_by(first_layer(network), network, inputs).unflatten(0, (3, 2))
-
-    assert torch.equal(seen[:, 0], torch.eye(6)[[0, 5, 2]])
-
-
-@WITH_AND_WITHOUT_LSTM
-@pytest.mark.parametrize("space", [IMAGE, VECTOR, Box(-1, 1, (36, 36), np.float32)])
-def test_inputs_stay_as_they_are(space, use_lstm):
-    network, inputs, state = make(space, use_lstm=use_lstm), random_inputs(space), random_state() if use_lstm else ()
-    inputs.is_first[2] = True
-    copies = [tensor.clone() for tensor in (*inputs, *state)]
-
-    unroll(network, inputs, state)
-
-    assert all(map(torch.equal, copies, (*inputs, *state)))
-
-
-# Which network
-
-
-@pytest.mark.parametrize(
-    ("space", "torso"),
-    [
-        (Box(0, 255, (4, 84, 84), np.uint8), ImageTorso),
-        (Box(0, 255, (3, 36, 36), np.uint8), ImageTorso),
-        (Box(0, 1, (84, 84, 3), np.float32), ImageTorso),
-        (Box(0, 255, (10, 5), np.uint8), VectorTorso),
-        (Box(0, 255, (1, 10, 10), np.uint8), VectorTorso),
-        (Box(0, 255, (3, 35, 36), np.uint8), VectorTorso),
-        (Box(0, 1, (10, 10, 10), np.float32), VectorTorso),
-        (Box(0, 255, (128,), np.uint8), VectorTorso),
-        (Box(0, 1, (), np.float32), VectorTorso),
-        (Box(0, 1, (40, 40, 2, 2, 2), np.float32), VectorTorso),
-        (Discrete(500), VectorTorso),
-    ],
-)
-def test_auto_takes_convolutions_for_what_is_large_enough(space, torso):
-    assert isinstance(make(space).torso, torso)
-    assert unroll(make(space), random_inputs(space)).baseline.shape == (8, 2)
-
-
-def test_the_shallow_network_is_that_of_torchbeast():
-    shapes = [tuple(parameter.shape) for parameter in make(Box(0, 255, (4, 84, 84), np.uint8), "shallow").parameters()]
-
-    convolutions = [(32, 4, 8, 8), (32,), (64, 32, 4, 4), (64,), (64, 64, 3, 3), (64,)]
-    assert shapes == [*convolutions, (512, 3136), (512,), (NUM_ACTIONS, 518), (NUM_ACTIONS,), (1, 518), (1,)]
-
-
-def test_the_deep_network_is_that_of_the_paper():
-    network = make(Box(0, 255, (4, 84, 84), np.uint8), "deep")
-
-    convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
-    sections = [(4, 16), *[(16, 16)] * 4, (16, 32), *[(32, 32)] * 4, *[(32, 32)] * 5]
-    assert [(layer.in_channels, layer.out_channels) for layer in convolutions] == sections
-    assert {layer.kernel_size for layer in convolutions} == {(3, 3)}
-    assert network.torso.fully_connected.weight.shape == (256, 32 * 11 * 11)
-
-
-def test_a_residual_block_adds_to_its_input():
-    block = ResidualBlock(3)
-    x = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(6))
-    with torch.no_grad():
-        for layer in (block.first, block.second):
-            nn.init.dirac_(layer.weight, 1)
-
-        assert torch.equal(block(x), x + x.relu())
-
-
-@pytest.mark.parametrize("shape", [(4, 84, 4), (84, 84, 84), (84, 3, 84), (33, 84, 84), (84, 84, 3, 3), (8,), ()])
-@pytest.mark.parametrize("network", ["shallow", "deep"])
-def test_a_shape_that_could_be_anything_is_refused_by_name(shape, network):
-    space = Box(0, 255, shape, np.uint8)
-
-    with pytest.raises(ValueError, match=f"--network {network}: .*--network mlp") as refusal:
-        make(space, network)
-
-    assert str(space) in str(refusal.value)
-    assert isinstance(make(space, "mlp").torso, VectorTorso)
-
-
-def test_auto_refuses_a_large_image_whose_channels_it_cannot_find():
-    with pytest.raises(ValueError, match=r"\(84, 84, 84\).*--network mlp"):
-        make(Box(0, 255, (84, 84, 84), np.uint8))
-
-
-@pytest.mark.parametrize("shape", [(1, 10, 10), (10, 5), (35, 84, 3), (3, 84, 35)])
-def test_an_image_too_small_for_the_kernels_is_refused_by_name(shape):
-    with pytest.raises(ValueError, match="--network shallow: .*--network mlp") as refusal:
-        make(Box(0, 255, shape, np.uint8), "shallow")
-
-    assert str(shape) in str(refusal.value)
-
-
-@pytest.mark.parametrize("shape", [(1, 10, 10), (10, 5), (1, 1)])
-def test_the_deep_network_takes_images_of_any_size(shape):
-    space = Box(0, 255, shape, np.uint8)
-
-    assert unroll(make(space, "deep"), random_inputs(space)).baseline.shape == (8, 2)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [Dict(glyphs=Box(0, 9, (21, 79), np.int16)), Tuple([VECTOR, VECTOR]), MultiBinary(3), MultiDiscrete([3, 2])],
-)
-def test_other_spaces_are_refused_and_can_be_flattened(space):
-    with pytest.raises(ValueError, match="FlattenObservation") as refusal:
-        make(space)
-
-    assert str(space) in str(refusal.value)
-    assert make(gymnasium.spaces.flatten_space(space))
-
-
-def test_an_unknown_network_is_refused():
-    with pytest.raises(ValueError, match="--network resnet: .*shallow, deep, mlp"):
-        make(network="resnet")
-
-
-# Weights and outputs
 
 
 @EVERY_NETWORK

@@ -32,8 +32,8 @@ def test_a_large_run_shares_no_seed_where_chance_alone_would_repeat_some():
 
 
 @pytest.mark.parametrize("num_envs", [8, 1100])
-@pytest.mark.parametrize("number", [510, 511, 512])
-def test_numbers_too_large_for_their_bits_are_kept_apart_all_the_same(number, num_envs):
+@pytest.mark.parametrize("number", [255, 510, 511, 512])
+def test_large_actor_environment_and_restart_numbers_are_kept_apart_too(number, num_envs):
     processes = list(itertools.product((0, number, number + 1), repeat=2))
 
     seeds = [seed for process in processes for seed in seeding.environment_seeds(5, *process, num_envs)]

@@ -97,7 +97,7 @@ class VectorEnvironment:
         self._done = done
         return EnvStep(
             observation=self._from_zero(observation),
-            is_first=is_reset.copy(),
+            is_first=is_reset,
             reward=reward.astype(np.float32),
             terminal=terminated | lost_life,
             done=done.copy(),

@@ -1,0 +1,80 @@
+"""Does it learn? Catch, whose best mean return is 1 and whose random play gives about -0.6."""
+
+import pytest
+import torch
+
+from monobeast import environments, learner
+from monobeast.actor_pool import InlineActor
+from monobeast.config import Config
+from monobeast.learner import Learner
+from monobeast.networks import make_network
+from monobeast.training import train
+from monobeast.weights import SharedWeights
+
+SETTINGS = {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "epsilon": 0.01, "entropy_cost": 0.01}
+SHAPE = {"envs_per_actor": 8, "batch_size": 8, "unroll_length": 20}
+
+
+def test_catch_is_learned_by_two_actor_processes(tmp_path):
+    config = Config(**SETTINGS, **SHAPE, num_actors=2, total_steps=150_000, seed=1, savedir=str(tmp_path))
+
+    result = train(config)
+
+    assert result.state == "complete"
+    assert result.mean_episode_return >= 0.9
+
+
+def learn_with_lag(lag, num_updates=600, seed=0):
+    """Mean return of Catch over the last batches, where actors get new weights only every `lag` updates."""
+    config = environments.resolve(Config(**SETTINGS, **SHAPE, num_actors=0, seed=seed))
+    spaces = environments.check(config)
+    torch.manual_seed(seed)
+    network = make_network(spaces.observation, spaces.num_actions)
+    weights = SharedWeights(network.parameters())
+    student = Learner(network, config)
+    returns = []
+    with InlineActor(config, spaces, network, weights) as actor:
+        for update in range(num_updates):
+            batch = actor.get_batch(timeout_s=1.0)
+            returns += batch.episode_return[batch.done].tolist()
+            student.update(batch)
+            if update % lag == lag - 1:
+                weights.publish(network.parameters())
+    return sum(returns[-300:]) / 300
+
+
+def test_v_trace_learns_from_actors_that_lag_far_behind():
+    assert learn_with_lag(50) >= 0.9
+
+
+def invert(log_rhos, rollout):
+    return (-log_rhos).masked_fill(rollout.is_reset, -torch.inf)
+
+
+def leave_out(log_rhos, rollout):
+    return torch.zeros_like(log_rhos).masked_fill(rollout.is_reset, -torch.inf)
+
+
+def shift(log_rhos, rollout):
+    return log_rhos.roll(1, dims=0)
+
+
+@pytest.mark.parametrize("break_ratio", [invert, leave_out, shift])
+def test_with_a_broken_importance_ratio_it_does_not(monkeypatch, break_ratio):
+    intact = learner.compute_log_rhos
+    monkeypatch.setattr(learner, "compute_log_rhos", lambda rollout, logits: break_ratio(intact(rollout, logits), rollout))
+
+    assert learn_with_lag(50) < 0.9
+
+
+@pytest.mark.parametrize("break_advantages", [torch.neg, torch.zeros_like, lambda advantages: advantages.roll(1, 1)])
+def test_with_a_broken_advantage_it_does_not(monkeypatch, break_advantages):
+    intact = learner.compute_returns
+
+    def broken(*arguments):
+        returns = intact(*arguments)
+        return returns._replace(pg_advantages=break_advantages(returns.pg_advantages))
+
+    monkeypatch.setattr(learner, "compute_returns", broken)
+
+    assert learn_with_lag(50) < 0.9

@@ -1,0 +1,91 @@
+import csv
+
+import gymnasium
+import pytest
+import torch
+
+from monobeast.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
+from monobeast.rollouts import allocate
+
+
+class StubLearner:
+    """The numbers of a learner that a row holds."""
+
+    step, num_updates, learning_rate = 40, 2, 0.5
+
+
+def make_batch(is_first, done, returns):
+    """Two columns of T steps; the returns are those of the second column."""
+    batch = allocate(len(done), 2, gymnasium.spaces.Discrete(3), 2)
+    batch.is_first.copy_(torch.tensor([is_first, is_first]).T)
+    batch.done.fill_(False)
+    batch.done[:, 1] = torch.tensor(done)
+    batch.episode_return[:, 1] = torch.tensor(returns, dtype=torch.float64)
+    batch.episode_length.fill_(7)
+    batch.actor.fill_(4)
+    batch.env.copy_(torch.tensor([[0, 1]]))
+    return batch
+
+
+def make_statistics(loss):
+    return {name: torch.tensor(loss) for name in ("total_loss", "entropy", "policy_lag_mean")}
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_averages_are_means_and_maxima_since_the_last_reading():
+    averages = Averages()
+    for loss, lag in ((1.0, 5), (3.0, 2)):
+        averages.add({"loss": torch.tensor(loss), "lag_max": torch.tensor(lag)})
+
+    assert averages.pop() == {"loss": 2.0, "lag_max": 5}
+    assert averages.pop() == {}
+
+
+def test_averages_keep_no_tensor_of_the_caller():
+    averages, value = Averages(), torch.tensor(1.0)
+    averages.add({"loss": value})
+    value.fill_(9.0)
+
+    assert averages.pop() == {"loss": 1.0}
+
+
+def test_a_row_counts_episodes_and_steps_that_are_no_resets(tmp_path):
+    with RunLog(tmp_path, total_steps=100, interval_s=1000) as log:
+        batch = make_batch([True, False, False, True], [False, True, False], [0.0, 2.5, 0.0])
+        log.record(batch, make_statistics(1.5), step=6)
+        log.write_row(StubLearner(), actor_restarts=3)
+        log.record(make_batch([False] * 4, [False] * 3, [0.0] * 3), make_statistics(0.5), step=12)
+        log.write_row(StubLearner(), actor_restarts=3)
+
+    first, second = rows_of(tmp_path / "logs.csv")
+    assert tuple(first) == LOG_COLUMNS
+    assert first["environment_steps"] == "4" and second["environment_steps"] == "10"
+    assert (first["episodes"], first["mean_episode_return"], first["mean_episode_length"]) == ("1", "2.5", "7")
+    # No episode ended in the second interval: a count, and no mean.
+    assert (second["episodes"], second["mean_episode_return"], second["mean_episode_length"]) == ("1", "", "")
+    assert (first["total_loss"], second["total_loss"]) == ("1.5", "0.5")
+    assert (first["step"], first["updates"], first["learning_rate"], first["actor_restarts"]) == ("40", "2", "0.5", "3")
+    (episode,) = rows_of(tmp_path / "episodes.csv")
+    assert tuple(episode) == EPISODE_COLUMNS
+    assert list(episode.values()) == ["6", "4", "1", "2.5", "7"]
+
+
+def test_counts_past_31_bits_are_written_in_full(tmp_path):
+    learner = StubLearner()
+    learner.step = 2**31 + 640
+    with RunLog(tmp_path, total_steps=2**40, interval_s=1000) as log:
+        log.write_row(learner, actor_restarts=0)
+
+    assert rows_of(tmp_path / "logs.csv")[0]["step"] == "2147484288"
+
+
+def test_the_mean_return_is_of_the_last_hundred_episodes(tmp_path):
+    with RunLog(tmp_path, total_steps=100, interval_s=1000) as log:
+        assert log.mean_return is None
+        for value in range(150):
+            log.record(make_batch([True, False], [True], [float(value)]), {}, step=value)
+        assert log.mean_return == pytest.approx(sum(range(50, 150)) / 100)
