@@ -27,11 +27,7 @@ __version__ = "0.1.0"
 
 
 def register_environments() -> None:
-    """Registers `monobeast/Catch-v0` with Gymnasium, unless it is registered already.
-
-    Also an entry point of the group "gymnasium.envs", for releases of Gymnasium that load those: it may run while
-    gymnasium itself is half imported, so it takes nothing but the registry from there.
-    """
+    """Registers `monobeast/Catch-v0` with Gymnasium, unless it is registered already."""
     from gymnasium.envs.registration import register, registry
 
     if "monobeast/Catch-v0" not in registry:
@@ -50,7 +46,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# Gymnasium from 1.0 on loads no entry points. This lets `import gymnasium, monobeast` register the environment, and
-# "monobeast:monobeast/Catch-v0" too, without making the import of this package pay for that of gymnasium.
+# So that `import gymnasium, monobeast` registers the environment, as does "monobeast:monobeast/Catch-v0", and yet the
+# command line need not wait for gymnasium: a Ctrl-C within its import would end in a traceback.
 if "gymnasium.envs" in sys.modules:
     register_environments()

@@ -75,14 +75,14 @@ def _test(chosen: dict[str, Any]) -> int:
 
 
 def _split_command(argv: list[str]) -> tuple[str, list[str]]:
-    """The subcommand and what follows it, flags spelled with underscores; `--mode test` serves as `test`."""
+    """The subcommand and its flags, spelled with underscores; TorchBeast's `--mode` serves as a subcommand."""
     argv = [_with_underscores(argument) for argument in argv]
     if argv and argv[0] in _COMMANDS:
         return argv[0], argv[1:]
     mode = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    mode.add_argument("--mode", choices=list(_COMMANDS), default="train")
+    mode.add_argument("--mode", choices=[*_COMMANDS, "test_render"], default="train")
     chosen, rest = mode.parse_known_args(argv)
-    return chosen.mode, rest
+    return ("test", [*rest, "--render"]) if chosen.mode == "test_render" else (chosen.mode, rest)
 
 
 def _with_underscores(argument: str) -> str:

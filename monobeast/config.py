@@ -95,16 +95,17 @@ class Config:
     network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
 
-    frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1)
-    noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0)
+    frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
+    noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)
     sticky_actions: float | None = _flag(None, "environment", "Atari: probability that the last action is repeated (default: by the id, 0.25 for v5 and v0, 0 for v4)", low=0, high=1)
     full_action_space: bool | None = _flag(None, "environment", "Atari: all 18 actions (default: by the id)")
-    max_episode_frames: int = _flag(108_000, "environment", "Atari: emulator frames after which an episode is truncated", low=1)
+    max_episode_frames: int = _flag(108_000, "environment", "Atari: emulator frames after which an episode is truncated", low=1, high=2**31 - 1)
     life_loss_terminal: bool | None = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
     env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
 
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
     greedy: bool = _flag(False, "test", "play the policy's mode (default: sample from it)")
+    render: bool = _flag(False, "test", "show the game in a window; not for Atari")
     max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)
     # fmt: on
 

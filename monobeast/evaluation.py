@@ -1,6 +1,7 @@
 """Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
 
 import dataclasses
+import json
 import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -50,6 +51,9 @@ def load_player(chosen: dict[str, Any]) -> Player:
     groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
     overrides = {name: value for name, value in chosen.items() if groups[name] in ("environment", "test")}
     overrides["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
+    if asked.render:
+        env_kwargs = json.loads(overrides.get("env_kwargs", trained.env_kwargs))
+        overrides["env_kwargs"] = json.dumps(env_kwargs | {"render_mode": "human"})
     config = dataclasses.replace(trained, **overrides)
     spaces = environments.check(config)
     network = make_network(spaces.observation, spaces.num_actions, trained.network, trained.use_lstm)

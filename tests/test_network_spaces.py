@@ -137,17 +137,18 @@ def test_the_deep_network_is_that_of_the_paper():
     assert network.torso.fully_connected.weight.shape == (256, 32 * 11 * 11)
 
 
-def test_a_residual_block_adds_to_its_input():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_residual_block_adds_two_rectified_convolutions_to_its_input(sign):
     block = ResidualBlock(3)
     x = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(6))
     with torch.no_grad():
-        for layer in (block.first, block.second):
-            nn.init.dirac_(layer.weight, 1)
+        nn.init.dirac_(block.first.weight).mul_(sign)
+        nn.init.dirac_(block.second.weight)
 
-        assert torch.equal(block(x), x + x.relu())
+        assert torch.equal(block(x), x + (sign * x.relu()).relu())
 
 
-@pytest.mark.parametrize("shape", [(4, 84, 4), (84, 84, 84), (84, 3, 84), (33, 84, 84), (84, 84, 3, 3), (8,), ()])
+@pytest.mark.parametrize("shape", [(4, 84, 4), (84, 84, 84), (84, 3, 84), (33, 84, 84), (84, 84, 40, 3), (8,), ()])
 @pytest.mark.parametrize("network", ["shallow", "deep"])
 def test_a_shape_that_could_be_anything_is_refused_by_name(shape, network):
     space = Box(0, 255, shape, np.uint8)

@@ -79,7 +79,6 @@ class AgentNetwork(nn.Module):
         # In float32 under autocast too: near 2.0, bfloat16 has steps as large as the differences of V between
         # neighboring states.
         with torch.autocast(core.device.type, enabled=False):
-            core = core.float()
             return AgentOutput(self.policy(core), self.baseline(core).squeeze(-1), core_state)
 
     def _what_led_here(self, inputs: AgentInput) -> Tensor:

@@ -45,8 +45,8 @@ class ImageTorso(nn.Module):
 class VectorTorso(nn.Module):
     """Two fully connected layers, for observations of any shape, flattened, or Discrete: [N, ...] to float32 [N, F].
 
-    ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole: with tanh, or
-    with 64 units instead of 256, the returns there were about half of it after the same time.
+    ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole. There tanh, and
+    64 units in place of 256, each learned more slowly.
     """
 
     num_features = 256
@@ -71,7 +71,7 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.first = initialize(nn.Conv2d(channels, channels, 3, padding=1))
-        # Six blocks add up: with the full gain, the features, and V with them, would start five to ten times as large.
+        # Six blocks add up: with the full gain, the features, and V with them, would start several times as large.
         self.second = initialize(nn.Conv2d(channels, channels, 3, padding=1), gain=math.sqrt(2) / 6)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,33 @@
+"""The README's tables say what the code says."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from monobeast.config import Config
+from monobeast.logs import LOG_COLUMNS
+from monobeast.rollouts import Rollout
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_every_flag_stands_in_the_table_with_its_default_and_meaning():
+    expected = [
+        f"| `--{setting.name}` | {'' if setting.default is None else setting.default} | {setting.metadata['help']} |"
+        for setting in dataclasses.fields(Config)
+    ]
+    rows = [line for line in README.splitlines() if line.startswith("| `--")]
+
+    assert [row.replace("\\|", "|") for row in rows] == expected
+
+
+def test_every_logged_column_is_explained():
+    table = README.split("## Logged columns")[1].split("## ")[0]
+
+    assert tuple(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))) == LOG_COLUMNS
+
+
+def test_every_field_of_a_rollout_stands_in_the_table_of_shapes():
+    table = README.split("| paper (arXiv")[1].split("\n\n")[0]
+
+    assert set(Rollout._fields) <= set(re.findall(r"`(\w+)`", table))
