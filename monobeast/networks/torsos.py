@@ -45,8 +45,8 @@ class ImageTorso(nn.Module):
 class VectorTorso(nn.Module):
     """Two fully connected layers, for observations of any shape, flattened, or Discrete: [N, ...] to float32 [N, F].
 
-    ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole. There tanh, and
-    64 units in place of 256, each learned more slowly.
+    ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole. There
+    tanh, and 64 units in place of 256, each learned more slowly.
     """
 
     num_features = 256
