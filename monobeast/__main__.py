@@ -69,7 +69,8 @@ def _test(chosen: dict[str, Any]) -> int:
     for episode in evaluation.play(player):
         episodes.append(episode)
         cut_off = ", cut off" if episode.is_capped else ""
-        print(f"episode {len(episodes)}: return {episode.episode_return:g}, {episode.length} steps{cut_off}", flush=True)
+        result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
+        print(f"episode {len(episodes)}: {result}", flush=True)
     print(evaluation.summarize(episodes))
     return 0
 

@@ -79,7 +79,7 @@ class Config:
     momentum: float = _flag(0.0, "learner", "RMSProp momentum", low=0)
     epsilon: float = _flag(0.01, "learner", "RMSProp epsilon", above=0)
     grad_norm_clipping: float = _flag(40.0, "learner", "global norm to which gradients are clipped", above=0)
-    num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: torch's own choice)", low=1)
+    num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
     device: str | None = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 

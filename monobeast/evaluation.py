@@ -81,8 +81,8 @@ def summarize(episodes: list[Episode]) -> str:
     returns = [episode.episode_return for episode in episodes]
     deviation = statistics.stdev(returns) if len(returns) > 1 else 0.0
     text = (
-        f"return over {len(returns)} episodes: mean {statistics.mean(returns):.2f}, standard deviation {deviation:.2f}, "
-        f"minimum {min(returns):g}, maximum {max(returns):g}"
+        f"return over {len(returns)} episodes: mean {statistics.mean(returns):.2f}, "
+        f"standard deviation {deviation:.2f}, minimum {min(returns):g}, maximum {max(returns):g}"
     )
     num_capped = sum(episode.is_capped for episode in episodes)
     return text + (f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else "")

@@ -133,7 +133,7 @@ class Learner:
         return result.statistics | {"grad_norm": grad_norm} | lag_statistics
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values from which `load_state_dict` goes on; the tensors are the learner's own, not copies."""
+        """Tensors (the learner's own, not copies) and plain values from which `load_state_dict` goes on."""
         return {
             "network": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),

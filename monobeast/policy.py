@@ -1,4 +1,4 @@
-"""What chooses an actor's actions: today a network of the actor's own. The actor's loop does not know where it computes."""
+"""What chooses an actor's actions. The actor's loop does not know where that is computed; today, in its own process."""
 
 from typing import NamedTuple
 

@@ -32,23 +32,20 @@ def context(start_method: str, preload: list[str]) -> multiprocessing.context.Ba
 
 
 @contextmanager
-def stop_signals_ignored_by_children() -> Iterator[None]:
-    """Processes started inside ignore SIGINT and SIGTERM from their first moment; this one still gets both, after it.
+def stop_signals_blocked() -> Iterator[None]:
+    """Processes started inside have SIGINT and SIGTERM blocked from their first moment; this one gets both later.
 
-    A child takes over what its parent ignores. Blocked signals wait for this process meanwhile. The resource tracker
-    is started first, since its start unblocks them.
+    A child takes over the mask of the thread that starts it. The signals are not ignored meanwhile, since then another
+    thread of this process would take and lose them. The resource tracker comes first: its start unblocks both.
     """
-    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
-        yield  # handlers can be set in the main thread alone; children then ignore the signals once they run
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
         return
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
@@ -88,7 +85,7 @@ class WatchedProcess:
 
     def __init__(self, process: multiprocessing.process.BaseProcess) -> None:
         self._process = process
-        with stop_signals_ignored_by_children():
+        with stop_signals_blocked():
             process.start()
         try:
             self._pidfd: int | None = os.pidfd_open(process.pid)

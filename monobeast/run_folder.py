@@ -45,7 +45,7 @@ def find(savedir: str, xpid: str | None) -> Path:
 
 
 def link_latest(folder: Path) -> None:
-    """Lets `latest` point to `folder`, relatively, so that the savedir can be moved; quietly not where links cannot be."""
+    """Lets `latest` point to `folder`, relatively, so that the savedir can be moved; nothing where links can't be."""
     link = folder.parent / _LATEST
     partial = folder.parent / f".{_LATEST}-{os.getpid()}"
     try:

@@ -1,6 +1,7 @@
 """Wires the parts of a run together; the training loop fits on a screen."""
 
 import dataclasses
+import os
 import time
 import traceback
 from pathlib import Path
@@ -64,6 +65,7 @@ def prepare(config: Config) -> Run:
         xpid=config.xpid or run_folder.new_xpid(),
         seed=seeding.draw_seed() if config.seed is None else config.seed,
         num_buffers=config.num_buffers or 3 * max(1, config.num_actors),
+        num_learner_threads=config.num_learner_threads or _count_free_cores(config),
         device=str(_find_device(config)),
     )
     with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
@@ -113,8 +115,7 @@ def _train_guarded(prepared: Run, learner: Learner, log: RunLog, folder: Path, s
 def _loop(prepared: Run, learner: Learner, log: RunLog, folder: Path, stop: StopSignals) -> None:
     """actors -> batch -> update -> weights -> actors, until the end; then a last row and a checkpoint of its step."""
     config = prepared.config
-    if config.num_learner_threads is not None:
-        torch.set_num_threads(config.num_learner_threads)
+    torch.set_num_threads(config.num_learner_threads)
     weights = SharedWeights(learner.network.parameters(), version=learner.num_updates)
     source = InlineActor if config.num_actors == 0 else ActorPool
     start = last_save = time.monotonic()
@@ -151,6 +152,15 @@ def _save(config: Config, learner: Learner, log: RunLog, folder: Path) -> None:
         "episodes": log.num_episodes,
     }
     checkpoint.save(folder, content)
+
+
+def _count_free_cores(config: Config) -> int:
+    """Cores that the actors leave to the learner, at least one.
+
+    On two cores with two actors, a second thread made Pong a fifth slower.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores - config.num_actors)
 
 
 def _find_device(config: Config) -> torch.device:

@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 
 import child_functions
@@ -30,18 +31,22 @@ def test_the_fork_server_has_imported_what_every_actor_needs():
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_a_child_ignores_stop_signals_from_its_first_moment(start_method):
+def test_a_child_lives_through_stop_signals_from_its_first_moment(start_method):
     context = processes.context(start_method, [])
 
-    assert ask_child(context, child_functions.report_ignored_signals) == [True, True]
+    assert ask_child(context, child_functions.survive_stop_signals) == "alive"
 
 
-def test_a_signal_during_the_start_of_a_child_is_not_lost():
+@pytest.mark.parametrize("num_threads", [0, 3])
+def test_a_signal_during_the_start_of_a_child_is_not_lost(num_threads):
+    finished = threading.Event()
+    for _ in range(num_threads):  # which do not block the signal
+        threading.Thread(target=finished.wait).start()
     with StopSignals() as stop:
-        with processes.stop_signals_ignored_by_children():
+        with processes.stop_signals_blocked():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
-            assert stop.received is None
+        finished.set()
         assert stop.received == signal.SIGINT
 
 
