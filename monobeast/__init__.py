@@ -18,20 +18,14 @@ they are first asked for.
 import sys
 from typing import TYPE_CHECKING, Any
 
+from monobeast.registration import register_environments
+
 if TYPE_CHECKING:
     from monobeast.config import Config
     from monobeast.training import train
 
 __all__ = ["Config", "register_environments", "train"]
 __version__ = "0.1.0"
-
-
-def register_environments() -> None:
-    """Registers `monobeast/Catch-v0` with Gymnasium, unless it is registered already."""
-    from gymnasium.envs.registration import register, registry
-
-    if "monobeast/Catch-v0" not in registry:
-        register(id="monobeast/Catch-v0", entry_point="monobeast.environments.catch:Catch")
 
 
 def __getattr__(name: str) -> Any:

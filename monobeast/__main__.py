@@ -53,18 +53,16 @@ def _train(chosen: dict[str, Any]) -> int:
     from monobeast import training
 
     result = training.run(training.prepare(config))
-    if result.signal is not None:
-        return 128 + result.signal
-    return 1 if result.state == "failed" else 0
+    return {"complete": 0, "failed": 1, "stopped": 128 + (result.signal or 0)}[result.state]
 
 
 def _test(chosen: dict[str, Any]) -> int:
-    Config(**chosen)
+    Config(**chosen)  # likewise
     from monobeast import evaluation
 
     player = evaluation.load_player(chosen)
     how = "the most probable action" if player.config.greedy else "actions sampled from the policy"
-    print(f"{player.config.env}, trained for {player.step:,} steps; {how}", flush=True)
+    print(f"{player.config.env}, trained for {player.step:,} steps; {how}; seed {player.seed}", flush=True)
     episodes = []
     for episode in evaluation.play(player):
         episodes.append(episode)

@@ -94,7 +94,8 @@ def make_actor(task: ActorTask) -> Actor:
     config, seed = task.config, task.config.seed
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
     environment = environments.make(config, config.envs_per_actor, seeds)
-    network = make_network(task.spaces.observation, task.spaces.num_actions, config.network, config.use_lstm)
+    with torch.random.fork_rng(devices=[]):  # its first weights are never used; random numbers stay the caller's
+        network = make_network(task.spaces.observation, task.spaces.num_actions, config.network, config.use_lstm)
     sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
     return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
 
@@ -109,12 +110,13 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue
     try:
         actor = make_actor(task)
         columns = task.config.envs_per_actor
-        while (slot := free_queue.get()) is not None:
+        while isinstance(slot := free_queue.get(), int):
             actor.unroll(store.columns(slot * columns, (slot + 1) * columns))
-            full_queue.put(slot)
-        actor.close()
-    except BrokenPipeError:
-        pass  # the learner has stopped reading: it is leaving
-    except Exception:
+            if not full_queue.put(slot):
+                break
+    except BaseException:  # an environment may also call sys.exit
         full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))
         raise SystemExit(1) from None
+    finally:
+        if actor is not None:
+            actor.close()

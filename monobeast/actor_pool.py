@@ -1,17 +1,19 @@
 """Starts, watches, replaces and stops the actor processes, and gathers their rollouts into batches."""
 
+import logging
 import multiprocessing.connection
 import time
+import traceback
 from collections import deque
 from typing import Self
 
-from torch import nn
+from torch import Tensor
 
 from monobeast import processes
 from monobeast.actor import Actor, ActorTask, make_actor, run_actor
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.processes import WatchedProcess
+from monobeast.processes import NO_GUARD_EXIT_CODE, WatchedProcess
 from monobeast.queues import ActorFailure, SlotQueue
 from monobeast.rollouts import BatchStaging, Rollout, allocate
 from monobeast.weights import SharedWeights
@@ -20,6 +22,12 @@ _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so
 _STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
 _RESTART_WINDOW_S = 3600.0
 _POLL_S = 1.0  # how often silent actors are looked at
+_NO_GUARD = (
+    "It ended before it began: if a script of yours calls monobeast.train, it must do so under\n"
+    'if __name__ == "__main__":\nsince every actor process imports the script.'
+)
+
+logger = logging.getLogger(__name__)
 
 
 class ActorsFailed(RuntimeError):
@@ -40,30 +48,25 @@ class _Seat:
         self.process: WatchedProcess | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
-        self.failure: ActorFailure | None = None
-        self.last_message = 0.0  # time.monotonic() of the last sign of life
+        self.silent_s = 0.0  # since the last sign of life
 
     def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
         """Starts the next generation with fresh pipes and all slots."""
         self.generation = task.generation
-        self.failure = None
         self.free_queue, self.full_queue = SlotQueue(), SlotQueue()
         arguments = (task, store, self.free_queue, self.full_queue)
         self.process = WatchedProcess(context.Process(target=run_actor, args=arguments, name=f"actor-{self.index}"))
         self.free_queue.keep_writer()
         self.full_queue.keep_reader()
         self.waiting, self.under_way = deque(self.slots), set()
-        self.last_message = time.monotonic()
+        self.silent_s = 0.0
         self.send_slots()
 
     def send_slots(self) -> None:
         """Passes waiting slots on to the actor."""
-        try:
-            while self.waiting and len(self.under_way) < _MAX_UNDER_WAY:
-                self.free_queue.put(self.waiting[0])
-                self.under_way.add(self.waiting.popleft())
-        except OSError:
-            pass  # the actor has died; its sentinel says so
+        while self.waiting and len(self.under_way) < _MAX_UNDER_WAY:
+            self.free_queue.put(self.waiting[0])  # where the actor has died, its sentinel says so
+            self.under_way.add(self.waiting.popleft())
 
     def release(self, slot: int) -> None:
         """The learner has copied `slot`: it goes round."""
@@ -88,17 +91,18 @@ class ActorPool:
     number arrives and the slot goes back at once, so no number of slots can stall the learner.
     """
 
-    def __init__(self, config: Config, spaces: Spaces, network: nn.Module, weights: SharedWeights) -> None:
+    def __init__(
+        self, config: Config, spaces: Spaces, core_state: tuple[Tensor, ...], weights: SharedWeights
+    ) -> None:
         """Allocates the shared memory; no process starts before the pool is entered.
 
         Args:
             config: Resolved: `seed` and `num_buffers` are numbers.
             spaces: Of one environment.
-            network: Like the actors' own; gives the shape of the recurrent state.
+            core_state: Of the actors' networks; gives the shape of the recurrent state.
             weights: Where the actors take their weights.
         """
         self._config, self._spaces, self._weights = config, spaces, weights
-        core_state = network.initial_state(1)
         columns = config.num_buffers * config.envs_per_actor
         store = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
         self._store = store.map(lambda tensor: tensor.share_memory_())
@@ -106,9 +110,9 @@ class ActorPool:
         slots = range(config.num_buffers)
         self._seats = [_Seat(i, list(slots[i :: config.num_actors])) for i in range(config.num_actors)]
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
+        self._last_look = time.monotonic()
         self._restart_times: deque[float] = deque()
         self.num_restarts = 0
-        self.messages: deque[str] = deque()  # what the log should say, oldest first
 
     def __enter__(self) -> Self:
         try:
@@ -154,10 +158,17 @@ class ActorPool:
             if self._staging.is_whole:
                 return  # the rest stays ready for the next call
             self._answer(seat)
+        self._look_for_silent_actors()
+
+    def _look_for_silent_actors(self) -> None:
         now = time.monotonic()
+        # A look that comes late means that this process was stopped or busy; the actors are not to blame for that.
+        passed_s = min(now - self._last_look, 2 * _POLL_S)
+        self._last_look = now
         for seat in self._seats:
-            is_silent = now - seat.last_message > self._config.actor_timeout_s
-            if is_silent and seat.under_way and not seat.full_queue.has_message():
+            seat.silent_s += passed_s
+            is_silent = seat.silent_s > self._config.actor_timeout_s and not seat.full_queue.has_message()
+            if is_silent and seat.under_way:
                 self._replace(seat, f"did not answer for {self._config.actor_timeout_s:g} s")
 
     def _answer(self, seat: _Seat) -> None:
@@ -166,7 +177,8 @@ class ActorPool:
         if isinstance(message, int):
             self._take(seat, message)
         elif isinstance(message, ActorFailure):
-            seat.failure = message
+            seat.process.join(_STOP_GRACE_S)  # while it closes its environments
+            self._replace(seat, f"ended by an exception:\n{message.traceback.rstrip()}", message)
         else:
             self._replace(seat, seat.process.describe_end())
 
@@ -175,18 +187,17 @@ class ActorPool:
         self._staging.next_place().copy_(self._store.columns(slot * columns, (slot + 1) * columns))
         self._staging.commit()
         seat.made_environment = True
-        seat.last_message = time.monotonic()
+        seat.silent_s = 0.0
         seat.release(slot)
 
-    def _replace(self, seat: _Seat, cause: str) -> None:
+    def _replace(self, seat: _Seat, cause: str, failure: ActorFailure | None = None) -> None:
         """Ends a seat's process for certain, then gives its slots to a new one, unless the run must end."""
-        failure = seat.failure
         seat.end()
         complaint = f"actor {seat.index} ({self._config.env}) {cause}"
-        if failure is not None:
-            complaint += f" by an exception:\n{failure.traceback.rstrip()}"
-            if not failure.made_environment and not seat.made_environment:
-                raise ActorsFailed(f"{complaint}\nIts environment could not be made.")
+        if failure is not None and not failure.made_environment and not seat.made_environment:
+            raise ActorsFailed(f"{complaint}\nIts environment could not be made.")
+        if cause == f"exited with code {NO_GUARD_EXIT_CODE}":
+            raise ActorsFailed(f"{complaint}\n{_NO_GUARD}")
         now = time.monotonic()
         while self._restart_times and now - self._restart_times[0] > _RESTART_WINDOW_S:
             self._restart_times.popleft()
@@ -194,7 +205,7 @@ class ActorPool:
             raise ActorsFailed(f"{complaint}\nNo more than --max_actor_restarts {self._config.max_actor_restarts}.")
         self._restart_times.append(now)
         self.num_restarts += 1
-        self.messages.append(f"{complaint}\nIt is replaced (restart {self.num_restarts}).")
+        logger.warning("%s\nIt is replaced (restart %d).", complaint, self.num_restarts)
         self._start(seat)
 
     def _start(self, seat: _Seat) -> None:
@@ -207,12 +218,13 @@ class InlineActor:
 
     num_restarts = 0
 
-    def __init__(self, config: Config, spaces: Spaces, network: nn.Module, weights: SharedWeights) -> None:
+    def __init__(
+        self, config: Config, spaces: Spaces, core_state: tuple[Tensor, ...], weights: SharedWeights
+    ) -> None:
         """Takes what `ActorPool` takes."""
         self._task = ActorTask(config, spaces, index=0, generation=0, weights=weights)
-        self._staging = _make_staging(config, spaces, network.initial_state(1))
+        self._staging = _make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
-        self.messages: deque[str] = deque()
 
     def __enter__(self) -> Self:
         self._actor = make_actor(self._task)
@@ -223,14 +235,22 @@ class InlineActor:
             self._actor.close()
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
-        """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`."""
+        """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`.
+
+        Raises:
+            ActorsFailed: the environment or the policy did.
+        """
         while (batch := self._staging.pop()) is None:
-            self._actor.unroll(self._staging.next_place())
+            try:
+                self._actor.unroll(self._staging.next_place())
+            except Exception as error:
+                text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
+                raise ActorsFailed(text) from error
             self._staging.commit()
         return batch
 
 
-def _make_staging(config: Config, spaces: Spaces, core_state: tuple) -> BatchStaging:
+def _make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
     columns = max(config.batch_size, config.envs_per_actor)
     staging = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
     return BatchStaging(staging, config.envs_per_actor, config.batch_size)

@@ -31,6 +31,7 @@ class Player(NamedTuple):
     environment: VectorEnvironment  # of one environment
     policy: LocalPolicy
     step: int  # agent steps it was trained for
+    seed: int  # of the games and of the sampling
 
 
 def load_player(chosen: dict[str, Any]) -> Player:
@@ -64,10 +65,10 @@ def load_player(chosen: dict[str, Any]) -> Player:
             f"the checkpoint in {folder} is for another environment than {config.env} with "
             f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
         ) from error
-    seed = chosen.get("seed", seeding.draw_seed())
+    seed = seeding.draw_seed() if asked.seed is None else asked.seed
     environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(config, environment, policy, content["learner"]["step"])
+    return Player(config, environment, policy, content["learner"]["step"], seed)
 
 
 def play(player: Player) -> Iterator[Episode]:

@@ -19,7 +19,7 @@ class LossResult(NamedTuple):
 
 
 def clip_rewards(rewards: Tensor, mode: str) -> Tensor:
-    """Rewards as the learner sees them: `abs_one` clips to [-1, 1] (paper, section 5.3), `none` leaves them."""
+    """Rewards as the learner sees them: `abs_one` clips to [-1, 1], as the paper does for Atari; `none` leaves them."""
     return rewards.clamp(-1.0, 1.0) if mode == "abs_one" else rewards
 
 
@@ -109,7 +109,7 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """Falls linearly from `--learning_rate` to 0 at `--total_steps` (paper, table D.1)."""
+        """Falls linearly from `--learning_rate` to 0 at `--total_steps`, as in the paper."""
         remaining = max(0.0, 1.0 - self.step / self._config.total_steps)
         return self._config.learning_rate * remaining
 
@@ -117,7 +117,7 @@ class Learner:
         """One optimizer step.
 
         Returns:
-            Statistics of the update, 0-dim tensors on the network's device: nothing here waits for the device.
+            Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
         lags = self.num_updates - batch.policy_version
         result = compute_loss(self.network, batch.map(lambda tensor: tensor.to(self._device)), self._config)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -39,6 +39,7 @@ LOG_COLUMNS = (
 )
 EPISODE_COLUMNS = ("step", "actor", "env", "episode_return", "episode_length")
 _RECENT_EPISODES = 100
+_LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
 
 logger = logging.getLogger("monobeast")
 
@@ -50,11 +51,14 @@ def console(out_log: Path) -> Iterator[None]:
     for handler in handlers:
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
         logger.addHandler(handler)
+    before = logger.level, logger.propagate
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
         yield
     finally:
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
         for handler in handlers:
             logger.removeHandler(handler)
             handler.close()
@@ -103,7 +107,7 @@ class RunLog:
         self.environment_steps = 0
         self.num_episodes = 0
 
-    def __enter__(self) -> "RunLog":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,11 +162,12 @@ class RunLog:
     def _describe(self, row: dict[str, Any]) -> str:
         step, rate = row["step"], row["steps_per_second"]
         parts = [f"step {step:,} of {self._total_steps:,} ({step / self._total_steps:.1%})", f"{rate:,.0f} steps/s"]
-        if rate > 0:
-            seconds_left = max(0, math.ceil((self._total_steps - step) / rate))
-            parts.append(f"{datetime.timedelta(seconds=seconds_left)} to go")
+        seconds_left = max(0, self._total_steps - step) / rate if rate > 0 else math.inf
+        if seconds_left < _LONGEST_WAIT_S:
+            parts.append(f"{datetime.timedelta(seconds=math.ceil(seconds_left))} to go")
         mean = self.mean_return
-        parts.append("no episode ended yet" if mean is None else f"return {mean:.2f} ({self.num_episodes} episodes)")
+        episodes = f"last {len(self._recent_returns)} of {self.num_episodes:,} episodes"
+        parts.append("no episode ended yet" if mean is None else f"return {mean:.2f} ({episodes})")
         if "total_loss" in row:
             parts.append(f"loss {row['total_loss']:.3f}, entropy {row['entropy']:.3f}")
             parts.append(f"lag {row['policy_lag_mean']:.1f}")

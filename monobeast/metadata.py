@@ -34,7 +34,7 @@ class Metadata:
             "platform": platform.platform(),
             "cpu": _cpu_name(),
             "cpu_count": os.cpu_count(),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "gpu": torch.cuda.get_device_name(config.device) if config.device != "cpu" else None,
             "start": _now(),
             "end": None,
             "state": "running",

@@ -9,7 +9,7 @@ from monobeast.networks import AgentInput, AgentNetwork
 from monobeast.weights import SharedWeights, WeightsReader
 
 
-class Action(NamedTuple):
+class Decision(NamedTuple):
     """The answer to one observation of E environments."""
 
     action: Tensor  # int64 [E]
@@ -44,11 +44,11 @@ class LocalPolicy:
         return self._network.initial_state(num_envs)
 
     @torch.inference_mode()
-    def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Action:
+    def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Decision:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
         output = self._network(inputs, core_state)
         logits = output.policy_logits[0]  # [E, A]
-        return Action(self._choose(logits), logits, output.core_state)
+        return Decision(self._choose(logits), logits, output.core_state)
 
     def _choose(self, logits: Tensor) -> Tensor:
         if self._greedy:

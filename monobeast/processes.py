@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Self
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NO_GUARD_EXIT_CODE = 71  # of a child whose main script started a run while it was imported; no other meaning
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _F_SETSIG = 10  # <fcntl.h>; Python 3.11 has no name for it
 
@@ -42,18 +42,30 @@ def stop_signals_blocked() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_if_imported_by_child() -> None:
+    """Ends a child process that is still importing its parent's main script: the script lacks the `__main__` guard.
+
+    Silently, since the parent says what is wrong, once.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        sys.exit(NO_GUARD_EXIT_CODE)
 
 
 def set_up_child() -> None:
     """First call in an actor process: leaves stopping to the learner, and dies with it."""
     for number in _STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # blocked since the start; an environment's own children need them
+        # Not SIG_IGN, which a program that an environment starts would take over and could then not be stopped by.
+        signal.signal(number, lambda *_: None)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.siginterrupt(number, False)
+    if hasattr(signal, "pthread_sigmask"):  # blocked since the start
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     _die_with_parent()
 
@@ -61,7 +73,7 @@ def set_up_child() -> None:
 def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if sys.platform != "linux":
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
         return
     import fcntl  # Windows has no such module
 
@@ -74,6 +86,11 @@ def _die_with_parent() -> None:
     fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
     if not parent.is_alive():  # it died before the arrangement stood
         os._exit(1)
+
+
+def _exit_after(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 class WatchedProcess:
@@ -89,9 +106,7 @@ class WatchedProcess:
             process.start()
         try:
             self._pidfd: int | None = os.pidfd_open(process.pid)
-        except AttributeError:  # not Linux
-            self._pidfd = None
-        except ProcessLookupError:  # gone already
+        except (AttributeError, OSError):  # not Linux, forbidden in this container, or gone already
             self._pidfd = None
 
     @property
@@ -103,8 +118,8 @@ class WatchedProcess:
         """Ready, for `multiprocessing.connection.wait`, once the process has ended."""
         return self._process.sentinel if self._pidfd is None else self._pidfd
 
-    def join(self, timeout_s: float) -> bool:
-        """Waits for the end; whether it came."""
+    def join(self, timeout_s: float | None) -> bool:
+        """Waits for the end, as long as it takes where `timeout_s` is None; whether it came."""
         return bool(multiprocessing.connection.wait([self.sentinel], timeout=timeout_s))
 
     def kill(self) -> None:
@@ -116,8 +131,7 @@ class WatchedProcess:
                 pass
         else:
             self._process.kill()
-        while not self.join(timeout_s=1.0):
-            time.sleep(0)
+        self.join(timeout_s=None)
 
     def describe_end(self) -> str:
         """How the process ended: "exited with code 3", "killed by SIGSEGV"."""
@@ -126,7 +140,8 @@ class WatchedProcess:
         if code is None or code == 255:  # 255: the fork server died and took the code with it
             return "ended"
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}"
+            known = -code in {number.value for number in signal.Signals}
+            return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
         return f"exited with code {code}"
 
     def close(self) -> None:
@@ -134,7 +149,9 @@ class WatchedProcess:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        self._process.join(timeout=1.0)
+        self._process.join(timeout=1.0)  # the fork server's word may lag behind the end itself
+        if self._process.exitcode is not None:
+            self._process.close()
 
 
 class StopSignals:

@@ -49,15 +49,19 @@ class SlotQueue:
         except OSError:
             return False
 
-    def put(self, message: int | ActorFailure) -> None:
+    def put(self, message: int | ActorFailure) -> bool:
         """Sends a slot number, or an actor's last words.
 
-        Raises:
-            OSError: nobody reads any more.
+        Returns:
+            Whether anybody is there to read it.
         """
         if isinstance(message, ActorFailure):
             message = message._replace(traceback=message.traceback[-_MAX_TRACEBACK:])
-        self._writer.send(message)
+        try:
+            self._writer.send(message)
+        except OSError:
+            return False
+        return True
 
     def get(self) -> int | ActorFailure | None:
         """Waits for a message; None once the writer has gone."""

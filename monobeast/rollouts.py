@@ -12,8 +12,8 @@ from torch import Tensor
 class Rollout(NamedTuple):
     """T transitions of B trajectories, and the T+1 observations around them.
 
-    Time is axis 0 and trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and a
-    batch out of a staging area alike. x_T only bootstraps, and is x_0 of the same actor's next rollout.
+    Trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and a batch out of a staging
+    area alike; time, where there is one, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
     """
 
     observation: Tensor  # [T+1, B, ...], the space's dtype: x_t
@@ -114,7 +114,7 @@ def allocate(
 def _fill_conspicuously(tensor: Tensor) -> Tensor:
     if tensor.dtype.is_floating_point:
         return tensor.fill_(float("nan"))
-    if tensor.dtype.is_signed and tensor.dtype != torch.bool:
+    if tensor.dtype.is_signed:
         return tensor.fill_(torch.iinfo(tensor.dtype).min)
     return tensor.zero_()
 

@@ -17,7 +17,7 @@ from monobeast.learner import Learner
 from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata
 from monobeast.networks import AgentNetwork, make_network
-from monobeast.processes import StopSignals
+from monobeast.processes import StopSignals, leave_if_imported_by_child
 from monobeast.weights import SharedWeights
 
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Everything that can be refused has been checked."""
+    """A run that can begin: all has been checked but its name and folder."""
 
     config: Config  # resolved: nothing is left to be chosen
     spaces: Spaces
@@ -58,6 +58,7 @@ def prepare(config: Config) -> Run:
     Raises:
         ValueError: the environment or network cannot be made, or there is no such device.
     """
+    leave_if_imported_by_child()
     config = environments.resolve(config)
     spaces = environments.check(config)
     config = dataclasses.replace(
@@ -75,83 +76,102 @@ def prepare(config: Config) -> Run:
 
 
 def run(prepared: Run) -> Result:
-    """Trains until the steps or the time are up, or a signal or a failure ends it; leaves no process behind."""
+    """Trains until the steps or the time are up, or a signal or a failure ends it; leaves no process behind.
+
+    Raises:
+        ValueError: the run's name is in use, or its folder cannot be made.
+    """
+    config = prepared.config
+    threads_before = torch.get_num_threads()
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
-        return _run(prepared, stop)
+        folder = run_folder.create(config.savedir, config.xpid)
+        with console(folder / "out.log"), RunLog(folder, config.total_steps, config.log_interval_s) as log:
+            metadata = Metadata(folder, config)
+            session = _Session(prepared, folder, log, stop)
+            state = session.train()
+            step, mean_return = session.learner.step, log.mean_return
+            if state == "stopped" and step == 0:
+                logger.info("stopped before the first update; nothing is kept")
+                run_folder.remove(folder)
+            else:
+                metadata.finish(state, step=step, mean_episode_return=mean_return)
+                logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
+    torch.set_num_threads(threads_before)
+    return Result(folder, state, step, mean_return, stop.received)
 
 
-def _run(prepared: Run, stop: StopSignals) -> Result:
-    config = prepared.config
-    folder = run_folder.create(config.savedir, config.xpid)
-    learner = Learner(prepared.network, config)
-    with console(folder / "out.log"), RunLog(folder, config.total_steps, config.log_interval_s) as log:
-        metadata = Metadata(folder, config)
-        state = _train_guarded(prepared, learner, log, folder, stop)
-        if state == "stopped" and learner.num_updates == 0:
-            logger.info("stopped before the first update; nothing is kept")
-            run_folder.remove(folder)
-        else:
-            metadata.finish(state, step=learner.step, mean_episode_return=log.mean_return)
-            logger.info("%s at step %s; the run is in %s", state, f"{learner.step:,}", folder)
-        return Result(folder, state, learner.step, log.mean_return, stop.received)
+class _Session:
+    """A run under way: what the loop, the checkpoints and the end have in common."""
 
+    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals) -> None:
+        self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
+        torch.set_num_threads(self.config.num_learner_threads)
+        self.learner = Learner(prepared.network, self.config)
+        self.weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
+        source = InlineActor if self.config.num_actors == 0 else ActorPool
+        self.actors = source(self.config, prepared.spaces, prepared.network.initial_state(1), self.weights)
 
-def _train_guarded(prepared: Run, learner: Learner, log: RunLog, folder: Path, stop: StopSignals) -> str:
-    """Runs the loop; says whether the run is complete, stopped or failed, and saves what may be saved."""
-    config = prepared.config
-    try:
-        _loop(prepared, learner, log, folder, stop)
-    except ActorsFailed as failure:  # the learner is sound: what it learned is kept
-        logger.error("%s", failure)
-        if learner.num_updates:
-            _save(config, learner, log, folder)
-        return "failed"
-    except Exception:
-        logger.error("the run failed; its last checkpoint is kept\n%s", traceback.format_exc())
-        return "failed"
-    return "stopped" if stop.received is not None else "complete"
+    def train(self) -> str:
+        """Runs the loop to its end; says whether that is complete, stopped or failed."""
+        try:
+            with self.actors:
+                self._loop()
+            has_all_steps = self.learner.step >= self.config.total_steps
+            state = "complete" if has_all_steps or self.stop.received is None else "stopped"
+        except ActorsFailed as failure:  # the learner is sound: what it learned is kept
+            if self.stop.received is None:
+                logger.error("%s", failure)
+            state = "failed" if self.stop.received is None else "stopped"
+        except Exception:
+            logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc())
+            return "failed"
+        return self._finish(state)
 
-
-def _loop(prepared: Run, learner: Learner, log: RunLog, folder: Path, stop: StopSignals) -> None:
-    """actors -> batch -> update -> weights -> actors, until the end; then a last row and a checkpoint of its step."""
-    config = prepared.config
-    torch.set_num_threads(config.num_learner_threads)
-    weights = SharedWeights(learner.network.parameters(), version=learner.num_updates)
-    source = InlineActor if config.num_actors == 0 else ActorPool
-    start = last_save = time.monotonic()
-    with source(config, prepared.spaces, learner.network, weights) as actors:
-        run_folder.link_latest(folder)
-        while learner.step < config.total_steps and stop.received is None:
-            if config.max_seconds is not None and time.monotonic() - start >= config.max_seconds:
-                break
-            batch = actors.get_batch(_POLL_S)
-            while actors.messages:
-                logger.warning(actors.messages.popleft())
+    def _loop(self) -> None:
+        """actors -> batch -> update -> weights -> actors."""
+        start = last_save = time.monotonic()
+        while self.learner.step < self.config.total_steps and self.stop.received is None:
+            batch = self.actors.get_batch(_POLL_S)
             if batch is not None:
-                statistics = learner.update(batch)
-                weights.publish(learner.network.parameters())
-                log.record(batch, statistics, learner.step)
-            if log.is_due:
-                log.write_row(learner, actors.num_restarts)
-            if time.monotonic() - last_save >= config.checkpoint_interval_s and learner.num_updates:
-                _save(config, learner, log, folder)
-                last_save = time.monotonic()
-    if learner.num_updates:
-        if log.last_step < learner.step:
-            log.write_row(learner, actors.num_restarts)
-        _save(config, learner, log, folder)
+                statistics = self.learner.update(batch)
+                self.weights.publish(self.learner.network.parameters())
+                self.log.record(batch, statistics, self.learner.step)
+                if self.learner.num_updates == 1:
+                    run_folder.link_latest(self.folder)
+            now = time.monotonic()
+            if self.log.is_due:
+                self.log.write_row(self.learner, self.actors.num_restarts)
+            if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
+                self._save()
+                last_save = now
+            if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
+                break
 
+    def _finish(self, state: str) -> str:
+        """Writes a last row and a checkpoint of its step; says how the run ended after all."""
+        if self.learner.num_updates == 0:
+            return state
+        try:
+            if self.log.last_step < self.learner.step:
+                self.log.write_row(self.learner, self.actors.num_restarts)
+            self._save()
+        except Exception:
+            logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())
+            return "failed"
+        return state
 
-def _save(config: Config, learner: Learner, log: RunLog, folder: Path) -> None:
-    if config.disable_checkpoint:
-        return
-    content = {
-        "config": dataclasses.asdict(config),
-        "learner": learner.state_dict(),
-        "environment_steps": log.environment_steps,
-        "episodes": log.num_episodes,
-    }
-    checkpoint.save(folder, content)
+    def _save(self) -> None:
+        if self.config.disable_checkpoint:
+            return
+        if not all(parameter.isfinite().all() for parameter in self.learner.network.parameters()):
+            raise FloatingPointError("the weights are not finite any more; no checkpoint is made of them")
+        content = {
+            "config": dataclasses.asdict(self.config),
+            "learner": self.learner.state_dict(),
+            "environment_steps": self.log.environment_steps,
+            "episodes": self.log.num_episodes,
+        }
+        checkpoint.save(self.folder, content)
 
 
 def _count_free_cores(config: Config) -> int:

@@ -154,7 +154,7 @@ def from_importance_weights(
     deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)
 
     # Remark 1: v_s - V(x_s) = δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})). In place, from the last step, which is δ alone.
-    vs_minus_values = deltas.clone()
+    vs_minus_values = deltas
     steps, factors = vs_minus_values.unbind(), (discounts * cs).unbind()
     for t in reversed(range(len(steps) - 1)):
         steps[t].addcmul_(factors[t], steps[t + 1])

@@ -5,6 +5,7 @@ the learner writes a generation nobody should be reading, then announces its ver
 so by the announcement, and copies again.
 """
 
+import platform
 from collections.abc import Iterable
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 _NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
+# x86 keeps stores in order: a version that is announced is there. Others may not, so there the content must agree too.
+_NEEDS_CHECKSUM = platform.machine().lower() not in ("x86_64", "amd64")
 
 
 class SharedWeights:
@@ -22,6 +25,7 @@ class SharedWeights:
         vector = parameters_to_vector(parameters).detach()
         self._generations = torch.zeros(_NUM_GENERATIONS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
+        self._checksums = torch.full((_NUM_GENERATIONS,), _checksum(vector)).share_memory_()
         self._generations[version % _NUM_GENERATIONS].copy_(vector)
 
     @property
@@ -32,9 +36,11 @@ class SharedWeights:
     def publish(self, parameters: Iterable[nn.Parameter]) -> None:
         """Makes the parameters the next version. The learner alone calls this."""
         version = self.version + 1
-        self._generations[version % _NUM_GENERATIONS].copy_(parameters_to_vector(parameters).detach())
-        # Announced last. x86 keeps stores in order; a processor that does not would need a checksum besides.
-        self._published.fill_(version)
+        vector = self._generations[version % _NUM_GENERATIONS]
+        vector.copy_(parameters_to_vector(parameters).detach())
+        if _NEEDS_CHECKSUM:
+            self._checksums[version % _NUM_GENERATIONS] = _checksum(vector)
+        self._published.fill_(version)  # announced last
 
     def copy_newest(self, target: Tensor) -> int | None:
         """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
@@ -42,23 +48,29 @@ class SharedWeights:
             version = self.version
             target.copy_(self._generations[version % _NUM_GENERATIONS])
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
-            if self.version <= version + _NUM_GENERATIONS - 2:
+            if self.version > version + _NUM_GENERATIONS - 2:
+                continue
+            if not _NEEDS_CHECKSUM or _checksum(target) == int(self._checksums[version % _NUM_GENERATIONS]):
                 return version
         return None
+
+
+def _checksum(vector: Tensor) -> int:
+    return int(vector.cpu().view(torch.int32).sum(dtype=torch.int64))
 
 
 class WeightsReader:
     """Keeps a network of one's own at the newest version.
 
-    The network's parameters are views into one of two flat vectors; a new version is copied into the other, and they
-    change places only when it is whole.
+    From the first version on, the network's parameters are views into one of two flat vectors; a newer version is
+    copied into the other, and they change places only when it is whole.
     """
 
     def __init__(self, shared: SharedWeights, network: nn.Module) -> None:
         self._shared = shared
         self._network = network
-        self._in_use = parameters_to_vector(network.parameters()).detach()
-        self._spare = torch.empty_like(self._in_use)
+        size = sum(parameter.numel() for parameter in network.parameters())
+        self._in_use, self._spare = torch.empty(size), torch.empty(size)
         self.version = -1  # none taken yet
 
     def refresh(self) -> int:

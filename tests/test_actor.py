@@ -7,7 +7,7 @@ import torch
 from monobeast import environments
 from monobeast.actor import Actor
 from monobeast.config import Config
-from monobeast.policy import Action
+from monobeast.policy import Decision
 from monobeast.rollouts import allocate
 
 NUM_ENVS = 2
@@ -31,7 +31,7 @@ class SpyPolicy:
     def act(self, inputs, core_state):
         logits = torch.randn(NUM_ENVS, 2, generator=self.generator)
         action = torch.multinomial(logits.softmax(-1), 1, generator=self.generator).squeeze(-1)
-        decision = Action(action, logits, tuple(state + 1 for state in core_state))
+        decision = Decision(action, logits, tuple(state + 1 for state in core_state))
         inputs = type(inputs)(*(tensor.clone() for tensor in inputs))
         self.seen.append((inputs, core_state, decision))
         return decision

@@ -26,7 +26,7 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     torch.manual_seed(0)
     network = make_network(spaces.observation, spaces.num_actions, "mlp")
     weights = SharedWeights(network.parameters())
-    return kind(config, spaces, network, weights), weights, network
+    return kind(config, spaces, network.initial_state(1), weights), weights, network
 
 
 def next_batch(pool, timeout_s=60):
@@ -144,7 +144,7 @@ def test_the_inline_actor_gives_the_same_batches_every_time():
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost():
+def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
     pool, _, _ = make_pool(max_actor_restarts=100)
     streams = Streams()
     rng = random.Random(0)
@@ -160,17 +160,17 @@ def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost():
             streams.follow(next_batch(pool))
 
     assert pool.num_restarts == 10
-    assert "killed by SIGKILL" in pool.messages[0]
+    assert "killed by SIGKILL" in caplog.messages[0]
 
 
-def test_a_failing_environment_is_named_and_replaced_until_the_limit():
+def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):
     pool, _, _ = make_pool(env="Boom-v0", env_kwargs='{"k": 12}', max_actor_restarts=3)
     with pool, pytest.raises(ActorsFailed) as failure:
         while True:
             next_batch(pool)
 
     assert pool.num_restarts == 3
-    for text in (*pool.messages, str(failure.value)):
+    for text in (*caplog.messages, str(failure.value)):
         assert text.startswith("actor ") and "stub_environments:Boom-v0" in text
         assert "RuntimeError: boom in step 12" in text and "stub_environments.py" in text
     assert "--max_actor_restarts 3" in str(failure.value)
@@ -186,14 +186,35 @@ def test_an_environment_that_cannot_be_made_ends_the_run_at_once(k, message):
 
 
 @pytest.mark.parametrize("hold_gil", ["false", "true"])
-def test_an_environment_that_never_returns_is_replaced(hold_gil):
+def test_an_environment_that_never_returns_is_replaced(caplog, hold_gil):
     pool, _, _ = make_pool(env="Hang-v0", env_kwargs=f'{{"k": 12, "hold_gil": {hold_gil}}}', actor_timeout_s=1.0)
     with pool:
         while pool.num_restarts < 2:
             pool.get_batch(5.0)
             assert_every_slot_is_in_one_place(pool)
 
-    assert "did not answer for 1 s" in pool.messages[0]
+    assert "did not answer for 1 s" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_that_is_not_finite_never_reaches_the_learner(caplog, value):
+    env_kwargs = f'{{"k": 12, "value": "{value}"}}'
+    pool, _, _ = make_pool(env="NaNReward-v0", env_kwargs=env_kwargs, max_actor_restarts=2)
+    message = f"environment 0, step 12 of its episode: reward {value} is not finite"
+    with pool, pytest.raises(ActorsFailed, match=message):
+        while True:
+            assert next_batch(pool).reward.isfinite().all()
+
+
+def test_a_late_look_is_not_held_against_the_actors():
+    pool, _, _ = make_pool(actor_timeout_s=3.0)
+    with pool:
+        next_batch(pool)
+        pool._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
+        for _ in range(20):
+            next_batch(pool)
+
+    assert pool.num_restarts == 0
 
 
 @pytest.mark.parametrize("env_kwargs", ['{"k": 12, "hold_gil": true}', '{"k": 100000}'])

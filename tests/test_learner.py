@@ -10,8 +10,8 @@ from torch import nn
 from monobeast import environments
 from monobeast.actor import Actor
 from monobeast.config import Config
-from monobeast.learner import Learner, clip_rewards, compute_loss, compute_returns
-from monobeast.networks import AgentOutput
+from monobeast.learner import Learner, clip_rewards, compute_log_rhos, compute_loss, compute_returns
+from monobeast.networks import AgentInput, AgentOutput, make_network
 from monobeast.policy import LocalPolicy
 from monobeast.rollouts import allocate
 
@@ -102,7 +102,7 @@ def test_on_policy_targets_are_n_step_returns():
 def test_an_episode_cut_in_two_by_the_unroll_and_one_batch_of_both_halves_agree(end):
     """A batch holding two rollouts has the sum of the losses, and of the gradients, of two batches of one each."""
     first, second = collect(f'{{"{end}": 5}}', unroll_length=4, num_rollouts=2)
-    both = allocate(4, 2, environments.Spaces(*_spaces()).observation, 2)
+    both = allocate(4, 2, _spaces().observation, 2)
     both.columns(0, 1).copy_(first)
     both.columns(1, 2).copy_(second)
 
@@ -123,7 +123,7 @@ def _spaces():
 
 def test_two_episodes_in_one_rollout_give_the_loss_of_each_alone():
     (whole,) = collect('{"terminate_at": 3}', unroll_length=7)  # 3 steps, the reset step, 3 steps
-    parts = [whole.map(lambda tensor: tensor)._replace(**_rows(whole, start, start + 3)) for start in (0, 4)]
+    parts = [whole._replace(**_rows(whole, start, start + 3)) for start in (0, 4)]
 
     def statistics(rollout):
         return compute_loss(ObservationAsValue((0.3, -0.2)), rollout, CONFIG).statistics
@@ -191,6 +191,25 @@ def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
     # rho = 0.2 / 0.5; delta = 1 + 0.9 * 3 - 2
     torch.testing.assert_close(returns.vs, torch.tensor([[2.0 + 0.4 * 1.7]]), **TOLERANCE)
     torch.testing.assert_close(returns.pg_advantages, torch.tensor([[0.4 * 1.7]]), **TOLERANCE)
+
+
+@pytest.mark.parametrize("use_lstm", [False, True])
+@pytest.mark.parametrize("end", ["terminate_at", "truncate_at"])
+def test_the_learner_sees_what_the_actor_saw(end, use_lstm):
+    """With the actor's own weights every importance ratio is 1: state, first steps and inputs agree row by row."""
+    config = Config(env="stub_environments:Counter-v0", env_kwargs=f'{{"{end}": 5}}')
+    environment = environments.make(config, 2, [0, 1])
+    network = make_network(environment.observation_space, 2, use_lstm=use_lstm)
+    torch.nn.init.orthogonal_(network.policy.weight)  # else all policies are nearly uniform
+    actor = Actor(environment, LocalPolicy(network, None, seed=0), index=0)
+    for _ in range(4):
+        rollout = allocate(7, 2, environment.observation_space, 2, network.initial_state(1))
+        actor.unroll(rollout)
+        inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
+        log_rhos = compute_log_rhos(rollout, network(inputs, rollout.core_state).policy_logits[:-1])
+
+        assert (log_rhos[rollout.is_reset] == -torch.inf).all()
+        assert log_rhos[~rollout.is_reset].abs().max() < 1e-5
 
 
 def test_the_learning_rate_falls_linearly_to_zero_and_never_below():

@@ -37,6 +37,13 @@ def test_a_child_lives_through_stop_signals_from_its_first_moment(start_method):
     assert ask_child(context, child_functions.survive_stop_signals) == "alive"
 
 
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_what_an_environment_starts_can_be_stopped(start_method):
+    context = processes.context(start_method, [])
+
+    assert ask_child(context, child_functions.stop_a_program) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("num_threads", [0, 3])
 def test_a_signal_during_the_start_of_a_child_is_not_lost(num_threads):
     finished = threading.Event()

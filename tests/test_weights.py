@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from monobeast import weights
 from monobeast.weights import SharedWeights, WeightsReader
 
 
@@ -103,6 +104,18 @@ def test_a_reader_that_is_always_overtaken_keeps_its_weights_and_their_version()
 
     assert reader.refresh() == 0
     assert (actor[0].weight == 1.0).all()
+
+
+def test_where_stores_may_come_late_the_content_must_agree(monkeypatch):
+    monkeypatch.setattr(weights, "_NEEDS_CHECKSUM", True)
+    learner = make_network(1.0)
+    shared = SharedWeights(learner.parameters())
+    shared.publish(make_network(2.0).parameters())
+    assert shared.copy_newest(torch.empty(26)) == 1
+
+    shared._generations[1, 3] = 1.0  # announced, but one number of it has not arrived yet
+
+    assert shared.copy_newest(torch.empty(26)) is None
 
 
 def _publish_forever(shared, size, stop):

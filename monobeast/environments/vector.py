@@ -93,6 +93,8 @@ class VectorEnvironment:
         if (is_reset & (done | (reward != 0))).any():
             raise RuntimeError(f"{self._envs}: no reset in the step after an episode's end")
         self._count(is_reset, reward)
+        self._require_finite("reward", reward)
+        self._require_finite("observation", observation)
         lost_life = self._lost_life(is_reset, info)
         self._done = done
         return EnvStep(
@@ -121,6 +123,14 @@ class VectorEnvironment:
         if actions.min() < 0 or actions.max() >= self.action_space.n:
             raise ValueError(f"actions: expected 0 to {self.action_space.n - 1}, got {actions.tolist()}")
         return actions.astype(np.int64, copy=False)
+
+    def _require_finite(self, name: str, values: np.ndarray) -> None:
+        """Raises ValueError where an environment gave NaN or infinity: one such number would spoil every weight."""
+        if values.dtype.kind != "f" or np.isfinite(values).all():
+            return
+        env = int(np.argmin(np.isfinite(values).reshape(self.num_envs, -1).all(axis=1)))
+        where = f"environment {env}, step {self._length[env]} of its episode"
+        raise ValueError(f"{where}: {name} {values[env]} is not finite")
 
     def _count(self, is_reset: np.ndarray, reward: np.ndarray) -> None:
         self._return = np.where(is_reset, 0.0, self._return + reward)
