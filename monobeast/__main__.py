@@ -16,10 +16,9 @@ from monobeast import __version__
 from monobeast.config import Config
 
 _COMMANDS = {"train": "train an agent", "test": "play the checkpoint of a run"}
-_GROUPS = {
-    "train": ("run", "actors", "learner", "loss", "network", "environment"),
-    "test": ("run", "environment", "test"),
-}
+_TEST_ONLY = ("test",)  # groups of flags
+_TEST_TOO = ("environment",)
+_RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed")
 _ALIASES = {"num_learner_threads": ("--num_threads",)}  # TorchBeast's other name for it
 _EXIT_CODES = "exit codes: 0 complete, 1 failed, 2 bad flag or value, 130 stopped by Ctrl-C, 143 by SIGTERM"
 
@@ -39,13 +38,17 @@ def main() -> NoReturn:
 
 def run_command(argv: list[str]) -> int:
     """Runs one command line, without the program's name; returns its exit code."""
-    command, arguments = _split_command(argv)
+    command, arguments, is_named = _split_command(argv)
     try:
-        chosen = vars(_make_parser(command).parse_args(arguments))
+        chosen = vars(_make_parser(command, takes_all=not is_named).parse_args(arguments))
         return _train(chosen) if command == "train" else _test(chosen)
     except ValueError as error:
-        print(f"monobeast {command}: error: {error}", file=sys.stderr)
-        return 2
+        return _complain(str(error), command)
+
+
+def _complain(message: str, command: str = "") -> int:
+    print(f"monobeast{' ' if command else ''}{command}: error: {message}", file=sys.stderr)
+    return 2
 
 
 def _train(chosen: dict[str, Any]) -> int:
@@ -62,7 +65,8 @@ def _test(chosen: dict[str, Any]) -> int:
 
     player = evaluation.load_player(chosen)
     how = "the most probable action" if player.config.greedy else "actions sampled from the policy"
-    print(f"{player.config.env}, trained for {player.step:,} steps; {how}; seed {player.seed}", flush=True)
+    print(f"playing {player.folder}: {player.config.env}, trained for {player.step:,} steps", flush=True)
+    print(f"{how}, seed {player.seed}", flush=True)
     episodes = []
     for episode in evaluation.play(player):
         episodes.append(episode)
@@ -73,15 +77,22 @@ def _test(chosen: dict[str, Any]) -> int:
     return 0
 
 
-def _split_command(argv: list[str]) -> tuple[str, list[str]]:
-    """The subcommand and its flags, spelled with underscores; TorchBeast's `--mode` serves as a subcommand."""
+def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
+    """The subcommand, its flags, spelled with underscores, and whether it was named.
+
+    It is not where TorchBeast's `--mode` serves as one; flags of training are then taken for a test as well.
+    """
     argv = [_with_underscores(argument) for argument in argv]
-    if argv and argv[0] in _COMMANDS:
-        return argv[0], argv[1:]
+    if argv and not argv[0].startswith("-"):
+        if argv[0] not in _COMMANDS:
+            raise SystemExit(_complain(f"no command {argv[0]}: must be one of {', '.join(_COMMANDS)}"))
+        return argv[0], argv[1:], True
     mode = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     mode.add_argument("--mode", choices=[*_COMMANDS, "test_render"], default="train")
     chosen, rest = mode.parse_known_args(argv)
-    return ("test", [*rest, "--render"]) if chosen.mode == "test_render" else (chosen.mode, rest)
+    if chosen.mode == "test_render":
+        return "test", [*rest, "--render"], False
+    return chosen.mode, rest, chosen.mode == "train"
 
 
 def _with_underscores(argument: str) -> str:
@@ -96,29 +107,42 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         for word in message.split():
+            word = word.rstrip(":")
             known = difflib.get_close_matches(word, self._option_string_actions, n=1)
             if word.startswith("--") and word not in self._option_string_actions and known:
                 message += f"; did you mean {known[0]}?"
         self.exit(2, f"{self.prog}: error: {message} (--help lists the flags)\n")
 
 
-def _make_parser(command: str) -> _Parser:
-    """A parser of every `Config` field; it yields those alone that were given."""
+def _make_parser(command: str, takes_all: bool) -> _Parser:
+    """A parser of a command's fields of `Config`, or of all of them; it yields those alone that were given."""
     commands = "; ".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
     parser = _Parser(
         prog=f"monobeast {command}",
         usage="%(prog)s [flags]",
-        description=f"{commands}. Without a command: train.",
+        description=f"{commands}. Without a command: train. A switch is turned off by --no_NAME.",
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"monobeast {__version__}")
-    groups = {name: parser.add_argument_group(name) for name in _GROUPS[command]}
+    groups: dict[str, Any] = {}
     for setting in dataclasses.fields(Config):
-        # A flag of the other command is taken as well, so that one command line serves both; help leaves it out.
-        _add_flag(groups.get(setting.metadata["group"]), parser, setting)
+        group = setting.metadata["group"]
+        if _belongs(setting, command):
+            if group not in groups:
+                groups[group] = parser.add_argument_group(group)
+            _add_flag(groups[group], parser, setting)
+        elif takes_all:
+            _add_flag(None, parser, setting)
     return parser
+
+
+def _belongs(setting: dataclasses.Field, command: str) -> bool:
+    group = setting.metadata["group"]
+    if command == "train":
+        return group not in _TEST_ONLY
+    return group in _TEST_ONLY + _TEST_TOO or setting.name in _RUN_FLAGS_OF_TEST
 
 
 def _add_flag(group: Any, parser: _Parser, setting: dataclasses.Field) -> None:
@@ -134,8 +158,6 @@ def _add_flag(group: Any, parser: _Parser, setting: dataclasses.Field) -> None:
         target.add_argument(*names, action="store_true", **options)
         target.add_argument(f"--no_{setting.name}", dest=setting.name, action="store_false", help=argparse.SUPPRESS)
         return
-    if setting.name == "sticky_actions":
-        options |= {"nargs": "?", "const": 0.25}  # without a value: the probability of ALE's v5 ids
     metavar = "|".join(setting.metadata.get("choices", ())) or kind.__name__.upper()
     (group or parser).add_argument(
         *names, dest=setting.name, type=_reader(kind, optional), metavar=metavar, **options

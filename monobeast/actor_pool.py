@@ -202,7 +202,8 @@ class ActorPool:
         while self._restart_times and now - self._restart_times[0] > _RESTART_WINDOW_S:
             self._restart_times.popleft()
         if len(self._restart_times) >= self._config.max_actor_restarts:
-            raise ActorsFailed(f"{complaint}\nNo more than --max_actor_restarts {self._config.max_actor_restarts}.")
+            limit = f"--max_actor_restarts {self._config.max_actor_restarts} within an hour"
+            raise ActorsFailed(f"{complaint}\nThe run gives up: {limit}.")
         self._restart_times.append(now)
         self.num_restarts += 1
         logger.warning("%s\nIt is replaced (restart %d).", complaint, self.num_restarts)

@@ -104,7 +104,7 @@ class Config:
     env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
 
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
-    greedy: bool = _flag(False, "test", "play the policy's mode (default: sample from it)")
+    greedy: bool = _flag(False, "test", "take the most probable action instead of sampling")
     render: bool = _flag(False, "test", "show the game in a window; not for Atari")
     max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)
     # fmt: on

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import statistics
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ class Episode(NamedTuple):
 class Player(NamedTuple):
     """A checkpoint ready to play."""
 
+    folder: Path  # of the run
     config: Config  # the trained run's, with what the caller chose in its place
     environment: VectorEnvironment  # of one environment
     policy: LocalPolicy
@@ -50,7 +52,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
-    overrides = {name: value for name, value in chosen.items() if groups[name] in ("environment", "test")}
+    overrides = {name: value for name, value in chosen.items() if groups[name] == "environment"}
+    overrides |= {name: getattr(asked, name) for name, group in groups.items() if group == "test"}
     overrides["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
     if asked.render:
         env_kwargs = json.loads(overrides.get("env_kwargs", trained.env_kwargs))
@@ -68,7 +71,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     seed = seeding.draw_seed() if asked.seed is None else asked.seed
     environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(config, environment, policy, content["learner"]["step"], seed)
+    return Player(folder, config, environment, policy, content["learner"]["step"], seed)
 
 
 def play(player: Player) -> Iterator[Episode]:
@@ -80,10 +83,10 @@ def play(player: Player) -> Iterator[Episode]:
 def summarize(episodes: list[Episode]) -> str:
     """Mean, standard deviation, minimum and maximum of the returns, and how many episodes were cut off."""
     returns = [episode.episode_return for episode in episodes]
-    deviation = statistics.stdev(returns) if len(returns) > 1 else 0.0
+    deviation = f"{statistics.stdev(returns):.2f}" if len(returns) > 1 else "unknown"
     text = (
-        f"return over {len(returns)} episodes: mean {statistics.mean(returns):.2f}, "
-        f"standard deviation {deviation:.2f}, minimum {min(returns):g}, maximum {max(returns):g}"
+        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {statistics.mean(returns):.2f}, "
+        f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
     )
     num_capped = sum(episode.is_capped for episode in episodes)
     return text + (f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else "")

@@ -103,6 +103,7 @@ class RunLog:
         self._recent_returns: deque[float] = deque(maxlen=_RECENT_EPISODES)
         self._interval_episodes: list[tuple[float, int]] = []
         self._start = self._last_write = time.monotonic()
+        self._rate_from: tuple[float, int] | None = None  # time and step from which the next row's rate counts
         self.last_step = 0  # of the last row
         self.environment_steps = 0
         self.num_episodes = 0
@@ -121,6 +122,8 @@ class RunLog:
 
     def record(self, batch: Rollout, statistics: dict[str, Tensor], step: int) -> None:
         """Takes one update: its batch (on the CPU), its statistics, and the step it led to."""
+        if self._rate_from is None:
+            self._rate_from = (time.monotonic(), step)  # the actors' start is not to be taken for slow steps
         self._averages.add(statistics)
         self.environment_steps += int((~batch.is_reset).sum())
         for t, column in batch.done.nonzero().tolist():
@@ -139,7 +142,7 @@ class RunLog:
     def write_row(self, learner: Learner, actor_restarts: int) -> None:
         """Writes a row of `logs.csv`, and a line to the console."""
         now = time.monotonic()
-        rate = (learner.step - self.last_step) / max(now - self._last_write, 1e-9)
+        rate = self._measure_rate(now, learner.step)
         returns, lengths = [e[0] for e in self._interval_episodes], [e[1] for e in self._interval_episodes]
         row = self._averages.pop() | {
             "step": learner.step,
@@ -159,10 +162,18 @@ class RunLog:
         logger.info(self._describe(row))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
+    def _measure_rate(self, now: float, step: int) -> float | None:
+        """Steps a second since the last row, or since the first update; None where there is nothing to measure."""
+        since, first_step = self._rate_from or (now, step)
+        if self._rate_from is not None:
+            self._rate_from = (now, step)
+        return (step - first_step) / (now - since) if now > since and step > first_step else None
+
     def _describe(self, row: dict[str, Any]) -> str:
         step, rate = row["step"], row["steps_per_second"]
-        parts = [f"step {step:,} of {self._total_steps:,} ({step / self._total_steps:.1%})", f"{rate:,.0f} steps/s"]
-        seconds_left = max(0, self._total_steps - step) / rate if rate > 0 else math.inf
+        share = min(1.0, step / self._total_steps)  # the last batch may go beyond
+        parts = [f"step {step:,} of {self._total_steps:,} ({share:.1%})", f"{rate or 0:,.0f} steps/s"]
+        seconds_left = max(0, self._total_steps - step) / rate if rate else math.inf
         if seconds_left < _LONGEST_WAIT_S:
             parts.append(f"{datetime.timedelta(seconds=math.ceil(seconds_left))} to go")
         mean = self.mean_return

@@ -49,13 +49,22 @@ def stop_signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def leave_if_imported_by_child() -> None:
-    """Ends a child process that is still importing its parent's main script: the script lacks the `__main__` guard.
+def check_main_script() -> None:
+    """Makes sure that children can import this process's main script, as they will before anything else.
 
-    Silently, since the parent says what is wrong, once.
+    A child that is just importing it, since the script lacks the `__main__` guard, ends here, silently: the parent says
+    what is wrong, once.
+
+    Raises:
+        RuntimeError: the script came by standard input, so that there is nothing to import.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        sys.exit(NO_GUARD_EXIT_CODE)
+        os._exit(NO_GUARD_EXIT_CODE)
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    if path is not None and not os.path.exists(path):
+        raise RuntimeError(
+            f"actor processes import the main script, and {path} is no file: save the script, or use --num_actors 0"
+        )
 
 
 def set_up_child() -> None:

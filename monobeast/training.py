@@ -16,8 +16,8 @@ from monobeast.environments import Spaces
 from monobeast.learner import Learner
 from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata
-from monobeast.networks import AgentNetwork, make_network
-from monobeast.processes import StopSignals, leave_if_imported_by_child
+from monobeast.networks import AgentNetwork, choose_network, make_network
+from monobeast.processes import StopSignals, check_main_script
 from monobeast.weights import SharedWeights
 
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -45,9 +45,11 @@ def train(config: Config) -> Result:
     """Trains an agent as `monobeast train` does.
 
     A script that calls this needs the guard `if __name__ == "__main__":`, since actor processes import the script.
+    SIGINT and SIGTERM end the run, not the script: look at the result's `state`.
 
     Raises:
         ValueError: a setting that cannot be; the message names flag, value and what would do.
+        RuntimeError: the script came by standard input.
     """
     return run(prepare(config))
 
@@ -58,7 +60,8 @@ def prepare(config: Config) -> Run:
     Raises:
         ValueError: the environment or network cannot be made, or there is no such device.
     """
-    leave_if_imported_by_child()
+    if config.num_actors > 0:
+        check_main_script()
     config = environments.resolve(config)
     spaces = environments.check(config)
     config = dataclasses.replace(
@@ -67,6 +70,7 @@ def prepare(config: Config) -> Run:
         seed=seeding.draw_seed() if config.seed is None else config.seed,
         num_buffers=config.num_buffers or 3 * max(1, config.num_actors),
         num_learner_threads=config.num_learner_threads or _count_free_cores(config),
+        network=choose_network(spaces.observation, config.network),
         device=str(_find_device(config)),
     )
     with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
@@ -87,6 +91,7 @@ def run(prepared: Run) -> Result:
         folder = run_folder.create(config.savedir, config.xpid)
         with console(folder / "out.log"), RunLog(folder, config.total_steps, config.log_interval_s) as log:
             metadata = Metadata(folder, config)
+            logger.info("%s", _describe(config, folder))
             session = _Session(prepared, folder, log, stop)
             state = session.train()
             step, mean_return = session.learner.step, log.mean_return
@@ -94,10 +99,16 @@ def run(prepared: Run) -> Result:
                 logger.info("stopped before the first update; nothing is kept")
                 run_folder.remove(folder)
             else:
-                metadata.finish(state, step=step, mean_episode_return=mean_return)
+                metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
     torch.set_num_threads(threads_before)
     return Result(folder, state, step, mean_return, stop.received)
+
+
+def _describe(config: Config, folder: Path) -> str:
+    who = f"{config.num_actors} actors of {config.envs_per_actor} environments" if config.num_actors else "no actors"
+    network = f"{config.network} network{' with LSTM' if config.use_lstm else ''}"
+    return f"training on {config.env} in {folder}: {network} on {config.device}, {who}, seed {config.seed}"
 
 
 class _Session:

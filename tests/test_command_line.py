@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,10 @@ def test_help_names_every_flag_of_training_with_its_default(arguments):
     assert result.returncode == 0
     for setting in dataclasses.fields(Config):
         if setting.metadata["group"] != "test":
-            assert f"--{setting.name} " in result.stdout or f"--{setting.name}\n" in result.stdout
+            entry = re.search(rf"^  --{setting.name}\b.*?(?=^  --|^\S|\Z)", result.stdout, re.MULTILINE | re.DOTALL)
+            assert entry, setting.name
+            if setting.default is not None:
+                assert f"(default: {setting.default})" in " ".join(entry.group().split())
     assert "monobeast test: play the checkpoint of a run" in result.stdout
 
 
@@ -63,7 +67,7 @@ def test_help_of_test_names_its_own_flags():
     result = monobeast("test", "--help")
 
     assert "--num_episodes" in result.stdout and "--greedy" in result.stdout
-    assert "--learning_rate" not in result.stdout
+    assert "--learning_rate" not in result.stdout and "--total_steps" not in result.stdout
 
 
 def test_version():
@@ -83,6 +87,9 @@ def test_version():
         (["--batch_size", "6", "--envs_per_actor", "4"], "--batch_size 6 --envs_per_actor 4: one must divide"),
         (["--num_actors", "4", "--num_buffers", "2"], "--num_buffers 2: must be at least --num_actors 4"),
         (["--resme"], "unrecognized arguments: --resme"),
+        (["--greedy"], "unrecognized arguments: --greedy"),
+        (["test", "--learning_rate", "0.1"], "unrecognized arguments: --learning_rate"),
+        (["tset"], "no command tset: must be one of train, test"),
         (["--entropy-costs", "1"], "did you mean --entropy_cost?"),
         (["--env", "ALE/Pogn-v5"], "did you mean ALE/Pong-v5"),
         (["--env", "no_such_module:Id-v0"], "no_such_module"),
@@ -107,7 +114,7 @@ def test_a_bad_value_ends_with_exit_code_2_and_a_line_that_names_it(tmp_path, ca
     assert not os.listdir(tmp_path)
 
 
-def test_a_refusal_is_no_traceback_and_starts_no_process(tmp_path):
+def test_a_refusal_is_one_line(tmp_path):
     result = monobeast("--env", "ALE/Pogn-v5", "--savedir", tmp_path)
 
     assert result.returncode == 2
@@ -133,15 +140,21 @@ def test_a_run_leaves_what_the_readme_says(tmp_path):
     assert (meta["state"], meta["step"]) == ("complete", 10080)
     assert meta["config"]["seed"] == 1 and meta["config"]["reward_clipping"] == "none"
     assert meta["packages"]["torch"]
+    assert meta["config"]["network"] == "mlp"
     assert (folder / "out.log").read_text() == result.stdout
+    for text in (f"training on monobeast/Catch-v0 in {folder}", "mlp network on cpu", "seed 1", "(100.0%)"):
+        assert text in result.stdout
 
 
 def test_no_value_is_an_empty_cell(tmp_path):
     arguments = ["--env", "stub_environments:Fixed-v0", "--env_kwargs", '{"n": 100000}', "--savedir", tmp_path]
 
-    monobeast(*arguments, "--xpid", "long", "--total_steps", 2000, "--num_actors", 0)
+    result = monobeast(*arguments, "--xpid", "long", "--total_steps", 2000, "--num_actors", 0)
 
-    for row in rows_of(tmp_path / "long" / "logs.csv"):
+    assert result.returncode == 0
+    rows = rows_of(tmp_path / "long" / "logs.csv")
+    assert rows
+    for row in rows:
         assert row["mean_episode_return"] == row["mean_episode_length"] == ""
         assert row["episodes"] == "0"
         assert float(row["total_loss"]) < float("inf")
@@ -166,7 +179,10 @@ def catch_run(tmp_path_factory):
     return savedir
 
 
-@pytest.mark.parametrize("arguments", [["test"], ["--mode", "test", "--xpid", "example"], ["test", "--greedy"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["test"], ["--mode", "test", "--xpid", "example", "--num_actors", 45], ["test", "--greedy"]],
+)
 def test_a_trained_agent_is_played(catch_run, arguments):
     result = monobeast(*arguments, "--savedir", catch_run, "--num_episodes", 3)
 
@@ -242,16 +258,9 @@ def test_time_can_be_the_limit(tmp_path):
 
 
 def start(*arguments):
-    """A run in a process group of its own, once it has learned something."""
-    process = subprocess.Popen(
-        command(*arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **in_tests({}),
-    )
-    return process
+    """A run in a process group of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(*arguments), start_new_session=True, **pipes, **in_tests({}))
 
 
 @pytest.mark.parametrize("to_group", [False, True], ids=["to the process", "to the group"])
@@ -289,6 +298,8 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path,
     ],
 )
 def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path, number, delay):
+    os.makedirs(tmp_path / "earlier")
+    os.symlink("earlier", tmp_path / "latest")
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run")
     time.sleep(delay)
 
@@ -300,3 +311,6 @@ def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path, number, delay
     assert processes_of(process.pid) == []
     if (tmp_path / "run").exists():
         assert (tmp_path / "run" / "checkpoint.pt").exists()  # it had learned something already
+    else:
+        assert sorted(os.listdir(tmp_path)) == ["earlier", "latest"]
+        assert os.readlink(tmp_path / "latest") == "earlier"

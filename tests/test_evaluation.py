@@ -1,5 +1,7 @@
 """Playing: the recurrent state is carried, the game is the game, and no step beyond the cap is taken."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -32,7 +34,8 @@ def make_player(env, env_kwargs="{}", greedy=False, **settings):
     config = Config(env=f"stub_environments:{env}", env_kwargs=env_kwargs, greedy=greedy, **settings)
     network = SpyNetwork()
     environment = environments.make(config, 1, [1])
-    return Player(config, environment, LocalPolicy(network, None, seed=0, greedy=greedy), step=0, seed=1), network
+    policy = LocalPolicy(network, None, seed=0, greedy=greedy)
+    return Player(Path(), config, environment, policy, step=0, seed=1), network
 
 
 def test_the_recurrent_state_is_carried_from_step_to_step():

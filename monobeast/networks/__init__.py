@@ -5,6 +5,6 @@ T * B, F for the number of features.
 """
 
 from monobeast.networks.agent import AgentInput, AgentNetwork, AgentOutput
-from monobeast.networks.factory import make_network
+from monobeast.networks.factory import choose_network, make_network
 
-__all__ = ["AgentInput", "AgentNetwork", "AgentOutput", "make_network"]
+__all__ = ["AgentInput", "AgentNetwork", "AgentOutput", "choose_network", "make_network"]

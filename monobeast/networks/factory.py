@@ -40,11 +40,17 @@ def make_network(
     return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm)
 
 
+def choose_network(observation_space: Space, network: str) -> str:
+    """The kind that `network` stands for: "auto" is shallow for what can be an image of at least 36x36, mlp else."""
+    if network != "auto":
+        return network
+    shape = observation_space.shape
+    return "shallow" if len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE else "mlp"
+
+
 def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso:
     shape = space.shape
-    if network == "auto":
-        can_be_image = len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE
-        network = "shallow" if can_be_image else "mlp"
+    network = choose_network(space, network)
     if network == "mlp":
         return VectorTorso(space)
     axes = _image_axes(space, network)

@@ -1,0 +1,168 @@
+"""`monobeast.train` from Python, and how a run ends when something fails."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import monobeast
+from monobeast import training
+from monobeast.config import Config
+
+TESTS = Path(__file__).parent
+CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "total_steps": 800, "seed": 1}
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def meta_of(folder):
+    return json.loads((folder / "meta.json").read_text())
+
+
+def test_two_runs_in_one_process_are_equal_and_leave_the_caller_as_it_was(tmp_path):
+    torch.manual_seed(3)
+    before = torch.get_rng_state(), torch.get_num_threads()
+
+    first, second = (monobeast.train(monobeast.Config(**CATCH, savedir=str(tmp_path))) for _ in range(2))
+
+    assert (first.state, first.step) == (second.state, second.step) == ("complete", 800)
+    assert first.folder != second.folder
+    episodes = [(result.folder / "episodes.csv").read_text() for result in (first, second)]
+    assert episodes[0] == episodes[1]
+    assert torch.equal(torch.get_rng_state(), before[0]) and torch.get_num_threads() == before[1]
+
+
+def test_a_run_works_in_a_thread(tmp_path):
+    results = []
+    config = Config(**{**CATCH, "num_actors": 1}, savedir=str(tmp_path))
+    thread = threading.Thread(target=lambda: results.append(monobeast.train(config)))
+    thread.start()
+    thread.join(60)
+
+    assert [result.state for result in results] == ["complete"]
+
+
+def run_script(tmp_path, text):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(text))
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    return subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment
+    )
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_script_that_used_torch_before_can_train(tmp_path, start_method):
+    result = run_script(
+        tmp_path,
+        f"""
+        import monobeast, torch
+        if __name__ == "__main__":
+            weight = torch.randn(1000, 1000, requires_grad=True)
+            (weight @ weight).sum().backward()
+            settings = dict(env="monobeast/Catch-v0", total_steps=800, savedir=".")
+            print(monobeast.train(monobeast.Config(**settings, start_method="{start_method}")).state)
+        """,
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("complete\n")
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_script_without_the_main_guard_gets_one_message_that_says_so(tmp_path, start_method):
+    result = run_script(
+        tmp_path,
+        f"""
+        import monobeast
+        monobeast.train(monobeast.Config(env="monobeast/Catch-v0", savedir="runs", start_method="{start_method}"))
+        """,
+    )
+
+    assert result.stdout.count('if __name__ == "__main__":') == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    assert len(os.listdir(tmp_path / "runs")) == 1  # no child began a run of its own
+
+
+def test_a_script_on_standard_input_is_told_that_it_cannot_be_imported(tmp_path):
+    script = f"import monobeast; monobeast.train(monobeast.Config(env='monobeast/Catch-v0', savedir='{tmp_path}'))"
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    result = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, env=environment)
+
+    assert result.returncode == 1
+    assert result.stderr.endswith("<stdin> is no file: save the script, or use --num_actors 0\n")
+    assert not os.listdir(tmp_path)
+
+
+def train_stub(tmp_path, env, **settings):
+    config = Config(env=f"stub_environments:{env}", savedir=str(tmp_path), seed=1, **settings)
+    return monobeast.train(config)
+
+
+@pytest.mark.parametrize("num_actors", [0, 2])
+def test_a_run_whose_actors_fail_keeps_what_it_learned(tmp_path, num_actors):
+    result = train_stub(tmp_path, "Boom50-v0", num_actors=num_actors, max_actor_restarts=1)
+
+    assert result.state == meta_of(result.folder)["state"] == "failed"
+    state = torch.load(result.folder / "checkpoint.pt", weights_only=True)
+    assert state["learner"]["step"] == int(rows_of(result.folder / "logs.csv")[-1]["step"]) == result.step > 0
+    log = (result.folder / "out.log").read_text()
+    assert "RuntimeError: boom in step 50" in log and "stub_environments:Boom50-v0" in log
+
+
+def test_an_update_that_fails_ends_the_run_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    intact = training.Learner.update
+
+    def fail_at_the_third(self, batch):
+        if self.num_updates == 2:
+            raise RuntimeError("out of memory")
+        return intact(self, batch)
+
+    monkeypatch.setattr(training.Learner, "update", fail_at_the_third)
+    result = train_stub(tmp_path, "Fixed5-v0", num_actors=2, checkpoint_interval_s=1e-6)
+
+    assert result.state == "failed"
+    assert "RuntimeError: out of memory" in (result.folder / "out.log").read_text()
+    assert torch.load(result.folder / "checkpoint.pt", weights_only=True)["learner"]["num_updates"] == 2
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    intact = training.Learner.update
+
+    def spoil_the_third(self, batch):
+        statistics = intact(self, batch)
+        if self.num_updates == 3:
+            next(self.network.parameters()).data.fill_(float("nan"))
+        return statistics
+
+    monkeypatch.setattr(training.Learner, "update", spoil_the_third)
+    result = train_stub(tmp_path, "Fixed5-v0", num_actors=0, checkpoint_interval_s=1e-6)
+
+    assert result.state == "failed"
+    assert torch.load(result.folder / "checkpoint.pt", weights_only=True)["learner"]["num_updates"] == 2
+
+
+def test_a_wish_to_stop_is_read_before_a_death_counts_as_a_fault(tmp_path, monkeypatch):
+    def stop_and_fail(self, timeout_s):
+        os.kill(os.getpid(), 15)
+        raise training.ActorsFailed("they all went with the group's signal")
+
+    monkeypatch.setattr(training.InlineActor, "get_batch", stop_and_fail)
+
+    assert train_stub(tmp_path, "Fixed5-v0", num_actors=0).state == "stopped"
+
+
+def test_the_estimate_of_a_very_long_run_does_not_end_it(tmp_path):
+    result = train_stub(tmp_path, "Fixed5-v0", num_actors=0, total_steps=10**18, max_seconds=1.0, log_interval_s=0.2)
+
+    assert result.state == "complete"
