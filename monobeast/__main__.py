@@ -5,8 +5,10 @@ checkpoint once there was an update (130 by Ctrl-C, 143 by SIGTERM).
 """
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
+import multiprocessing
 import os
 import signal
 import sys
@@ -30,10 +32,17 @@ def main() -> NoReturn:
         signal.signal(number, lambda number, _frame: os._exit(128 + number))
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # the console script leaves it out; --env my_module:Id needs it
-    exit_code = run_command(sys.argv[1:])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not spoil the exit code
-    sys.exit(exit_code)
+    _leave(run_command(sys.argv[1:]))
+
+
+def _leave(exit_code: int) -> NoReturn:
+    """Ends the process at once: no second Ctrl-C spoils the exit code, no thread of an environment keeps it alive."""
+    for child in multiprocessing.active_children():  # of an environment as well
+        child.kill()
+    with contextlib.suppress(OSError):  # nobody reads any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def run_command(argv: list[str]) -> int:
@@ -44,6 +53,8 @@ def run_command(argv: list[str]) -> int:
         return _train(chosen) if command == "train" else _test(chosen)
     except ValueError as error:
         return _complain(str(error), command)
+    except BrokenPipeError:  # as after `| head -1`
+        return 128 + signal.SIGPIPE
 
 
 def _complain(message: str, command: str = "") -> int:
@@ -60,6 +71,8 @@ def _train(chosen: dict[str, Any]) -> int:
 
 
 def _test(chosen: dict[str, Any]) -> int:
+    if chosen.get("xpid") == "latest":
+        del chosen["xpid"]  # the newest run is played where none is named
     Config(**chosen)  # likewise
     from monobeast import evaluation
 
@@ -87,7 +100,7 @@ def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
         if argv[0] not in _COMMANDS:
             raise SystemExit(_complain(f"no command {argv[0]}: must be one of {', '.join(_COMMANDS)}"))
         return argv[0], argv[1:], True
-    mode = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    mode = _Parser(prog="monobeast", add_help=False, allow_abbrev=False)
     mode.add_argument("--mode", choices=[*_COMMANDS, "test_render"], default="train")
     chosen, rest = mode.parse_known_args(argv)
     if chosen.mode == "test_render":

@@ -244,7 +244,7 @@ class InlineActor:
         while (batch := self._staging.pop()) is None:
             try:
                 self._actor.unroll(self._staging.next_place())
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
                 raise ActorsFailed(text) from error
             self._staging.commit()

@@ -122,15 +122,15 @@ class Config:
     def _check_names(self) -> None:
         if not self.env.strip():
             raise ValueError("--env '': must be a Gymnasium id")
-        if self.xpid is not None and not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", self.xpid):
-            raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -")
+        if self.xpid is not None and not re.fullmatch(r"(?=.{1,200}$)[\w.+-]*\w[\w.+-]*", self.xpid):
+            raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -, at most 200")
         if self.xpid == "latest":
             raise ValueError("--xpid latest: is the link to the newest run")
-        if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+        if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
             raise ValueError(f"--device {self.device}: must be cpu, cuda or cuda:N")
         try:
             kwargs = json.loads(self.env_kwargs)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"--env_kwargs {self.env_kwargs}: must be a JSON object ({error})") from None
         if not isinstance(kwargs, dict):
             raise ValueError(f"--env_kwargs {self.env_kwargs}: must be a JSON object, such as '{{\"key\": 1}}'")

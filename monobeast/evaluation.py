@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +47,11 @@ def load_player(chosen: dict[str, Any]) -> Player:
     asked = Config(**chosen)
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = checkpoint.load(folder)
-    trained = Config(**content["config"])
+    try:
+        trained = Config(**content["config"])
+        step, weights = content["learner"]["step"], content["learner"]["network"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the checkpoint in {folder} is none that this version can read: {error}") from error
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
@@ -62,8 +65,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
     spaces = environments.check(config)
     network = make_network(spaces.observation, spaces.num_actions, trained.network, trained.use_lstm)
     try:
-        network.load_state_dict(content["learner"]["network"])
-    except RuntimeError as error:
+        network.load_state_dict(weights)
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the checkpoint in {folder} is for another environment than {config.env} with "
             f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
@@ -71,7 +74,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     seed = seeding.draw_seed() if asked.seed is None else asked.seed
     environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(folder, config, environment, policy, content["learner"]["step"], seed)
+    return Player(folder, config, environment, policy, step, seed)
 
 
 def play(player: Player) -> Iterator[Episode]:
@@ -83,9 +86,9 @@ def play(player: Player) -> Iterator[Episode]:
 def summarize(episodes: list[Episode]) -> str:
     """Mean, standard deviation, minimum and maximum of the returns, and how many episodes were cut off."""
     returns = [episode.episode_return for episode in episodes]
-    deviation = f"{statistics.stdev(returns):.2f}" if len(returns) > 1 else "unknown"
+    deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
     text = (
-        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {statistics.mean(returns):.2f}, "
+        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {np.mean(returns):.2f}, "
         f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
     )
     num_capped = sum(episode.is_capped for episode in episodes)

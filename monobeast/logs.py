@@ -44,10 +44,17 @@ _LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
 logger = logging.getLogger("monobeast")
 
 
+class _StandardOutput(logging.StreamHandler):
+    """Falls silent when nobody reads any more, as after `| head -1`; the run goes on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        logger.removeHandler(self)
+
+
 @contextmanager
 def console(out_log: Path) -> Iterator[None]:
     """Sends the package's messages to standard output and to the file `out_log`."""
-    handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(out_log)]
+    handlers = [_StandardOutput(sys.stdout), logging.FileHandler(out_log)]
     for handler in handlers:
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
         logger.addHandler(handler)
@@ -195,7 +202,7 @@ class _CsvFile:
         self.flush()
 
     def write(self, cells: Any) -> None:
-        self._writer.writerow([f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells])
+        self._writer.writerow([f"{cell:.15g}" if isinstance(cell, float) else cell for cell in cells])
 
     def flush(self) -> None:
         self._file.flush()

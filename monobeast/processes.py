@@ -163,6 +163,10 @@ class WatchedProcess:
             self._process.close()
 
 
+class Stopped(BaseException):
+    """A signal came while `StopSignals.raised` was in force."""
+
+
 class StopSignals:
     """Turns SIGINT and SIGTERM into a wish to stop that the training loop reads. A context manager.
 
@@ -171,6 +175,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._raises = False
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> Self:
@@ -183,5 +188,16 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """For code that may not return, such as an environment in this process: a signal raises `Stopped` in it."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
     def _receive(self, number: int, _frame: object) -> None:
         self.received = self.received or number
+        if self._raises:
+            raise Stopped

@@ -17,7 +17,8 @@ from monobeast.learner import Learner
 from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata
 from monobeast.networks import AgentNetwork, choose_network, make_network
-from monobeast.processes import StopSignals, check_main_script
+from monobeast.processes import Stopped, StopSignals, check_main_script
+from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
 
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -129,6 +130,8 @@ class _Session:
                 self._loop()
             has_all_steps = self.learner.step >= self.config.total_steps
             state = "complete" if has_all_steps or self.stop.received is None else "stopped"
+        except Stopped:
+            state = "stopped"
         except ActorsFailed as failure:  # the learner is sound: what it learned is kept
             if self.stop.received is None:
                 logger.error("%s", failure)
@@ -142,7 +145,7 @@ class _Session:
         """actors -> batch -> update -> weights -> actors."""
         start = last_save = time.monotonic()
         while self.learner.step < self.config.total_steps and self.stop.received is None:
-            batch = self.actors.get_batch(_POLL_S)
+            batch = self._get_batch()
             if batch is not None:
                 statistics = self.learner.update(batch)
                 self.weights.publish(self.learner.network.parameters())
@@ -157,6 +160,12 @@ class _Session:
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
                 break
+
+    def _get_batch(self) -> Rollout | None:
+        if isinstance(self.actors, ActorPool):
+            return self.actors.get_batch(_POLL_S)
+        with self.stop.raised():  # an environment that hangs in this process must not outlast a Ctrl-C
+            return self.actors.get_batch(_POLL_S)
 
     def _finish(self, state: str) -> str:
         """Writes a last row and a checkpoint of its step; says how the run ended after all."""

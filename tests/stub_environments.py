@@ -5,6 +5,8 @@ Give them as "stub_environments:Fixed5-v0"; an id without a number takes its arg
 
 import ctypes
 import json
+import sys
+import threading
 import time
 
 import gymnasium
@@ -92,6 +94,33 @@ class Boom(Stub):
         if self.step_number == self.k:
             raise RuntimeError(f"boom in step {self.k}")
         return result
+
+
+class Exit(Stub):
+    """Calls `sys.exit(0)` in step k; in reset, if k is 0."""
+
+    def __init__(self, k=30):
+        super().__init__()
+        self.k = k
+
+    def reset(self, *, seed=None, options=None):
+        if self.k == 0:
+            sys.exit(0)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        result = super().step(action)
+        if self.step_number == self.k:
+            sys.exit(0)
+        return result
+
+
+class Threaded(Stub):
+    """Starts a thread that never ends."""
+
+    def __init__(self):
+        super().__init__()
+        threading.Thread(target=time.sleep, args=(3600,)).start()
 
 
 class Hang(Stub):
@@ -218,12 +247,9 @@ def _register(env_id, entry_point, **kwargs):
         gymnasium.register(env_id, entry_point, kwargs=kwargs)
 
 
-for _class in (Fixed, Trunc, Both, Boom, Hang, NaNReward, Lives, Counter, RandStart, Constant, Echo, OddSpaces):
+_CLASSES = (Fixed, Trunc, Both, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant, Echo)
+for _class in (*_CLASSES, OddSpaces):
     _register(f"{_class.__name__}-v0", _class)
-for _n in (5, 7, 10):
-    _register(f"Fixed{_n}-v0", Fixed, n=_n)
-    _register(f"Trunc{_n}-v0", Trunc, n=_n)
-    _register(f"Both{_n}-v0", Both, n=_n)
+for _class in (Fixed, Trunc, Both):
+    _register(f"{_class.__name__}5-v0", _class, n=5)
 _register("Boom50-v0", Boom, k=50)
-_register("Hang100-v0", Hang, k=100)
-_register("NaNReward37-v0", NaNReward, k=37)

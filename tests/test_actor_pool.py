@@ -185,7 +185,7 @@ def test_an_environment_that_cannot_be_made_ends_the_run_at_once(k, message):
     assert pool.num_restarts == 0
 
 
-@pytest.mark.parametrize("hold_gil", ["false", "true"])
+@pytest.mark.parametrize("hold_gil", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_an_environment_that_never_returns_is_replaced(caplog, hold_gil):
     pool, _, _ = make_pool(env="Hang-v0", env_kwargs=f'{{"k": 12, "hold_gil": {hold_gil}}}', actor_timeout_s=1.0)
     with pool:

@@ -217,20 +217,6 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path):
     assert f"no checkpoint at {tmp_path / 'empty' / 'checkpoint.pt'}" in result.stderr
 
 
-def test_a_run_in_one_process_is_repeatable_bit_by_bit(tmp_path):
-    import torch
-
-    for xpid in ("one", "other"):
-        arguments = ["--savedir", tmp_path, "--xpid", xpid, "--num_actors", 0, "--total_steps", 4000]
-        assert monobeast(*CATCH, *arguments).returncode == 0
-
-    states = [torch.load(tmp_path / xpid / "checkpoint.pt", weights_only=True) for xpid in ("one", "other")]
-    one, other = (state["learner"]["network"] for state in states)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert (tmp_path / "one" / "episodes.csv").read_text() == (tmp_path / "other" / "episodes.csv").read_text()
-
-
 def test_a_torchbeast_command_line_works(tmp_path):
     arguments = (
         "--env PongNoFrameskip-v4 --num_actors 2 --total_steps 640 --learning_rate 0.0004 --epsilon 0.01 "
@@ -263,12 +249,20 @@ def start(*arguments):
     return subprocess.Popen(command(*arguments), start_new_session=True, **pipes, **in_tests({}))
 
 
-@pytest.mark.parametrize("to_group", [False, True], ids=["to the process", "to the group"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "to_group"),
+    [
+        pytest.param(signal.SIGINT, True, id="Ctrl-C"),  # a terminal sends it to the whole group
+        pytest.param(signal.SIGTERM, False, id="SIGTERM to the process"),
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.slow, id="SIGINT to the process"),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow, id="SIGTERM to the group"),
+    ],
+)
 def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path, number, to_group):
     import torch
 
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.2)
+    assert "training on" in process.stdout.readline()
     assert "step" in process.stdout.readline()
 
     (os.killpg if to_group else os.kill)(process.pid, number)
@@ -286,15 +280,53 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path,
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["state"] == "stopped"
 
 
+def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(tmp_path):
+    hang = ["--env", "stub_environments:Hang-v0", "--env_kwargs", '{"k": 45}', "--num_actors", 0]
+    process = start(*hang, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.01)
+    assert "training on" in process.stdout.readline()
+    assert "step" in process.stdout.readline()
+    time.sleep(0.5)
+
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, errors) == (130, "")
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
+
+
+def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
+    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--num_actors", 0, "--total_steps", 2000)
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.wait(60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert "complete at step 2,080" in (tmp_path / "run" / "out.log").read_text()
+
+
+def test_a_thread_of_an_environment_does_not_keep_the_program_alive(tmp_path):
+    arguments = ["--env", "stub_environments:Threaded-v0", "--num_actors", 0, "--total_steps", 500]
+
+    assert monobeast(*arguments, "--savedir", tmp_path, timeout=60).returncode == 0
+
+
+def test_an_environment_that_exits_is_no_success(tmp_path):
+    arguments = ["--env", "stub_environments:Exit-v0", "--num_actors", 0, "--savedir", tmp_path]
+
+    assert monobeast(*arguments, "--env_kwargs", '{"k": 30}').returncode == 1
+    assert monobeast(*arguments, "--env_kwargs", '{"k": 0}').returncode == 2
+
+
 @pytest.mark.parametrize(
     ("number", "delay"),
     [
         (signal.SIGINT, 0.2),
         (signal.SIGINT, 0.6),
         (signal.SIGINT, 1.5),
-        (signal.SIGINT, 2.5),
-        (signal.SIGTERM, 0.6),
         (signal.SIGTERM, 2.5),
+        pytest.param(signal.SIGTERM, 0.6, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 2.5, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path, number, delay):

@@ -57,7 +57,7 @@ def test_a_space_that_is_not_supported_is_named_with_what_is(config, message):
         environments.check(config)
 
 
-@pytest.mark.parametrize(("k", "message"), [(0, "its reset failed with"), (-1, "making it failed with")])
+@pytest.mark.parametrize(("k", "message"), [(0, "its reset or close failed with"), (-1, "making it failed with")])
 def test_a_failing_environment_is_refused_with_its_own_exception_as_the_cause(k, message):
     with pytest.raises(ValueError, match=f"--env stub_environments:Boom-v0.*{message} RuntimeError: boom") as caught:
         environments.check(stub_config("Boom-v0", k=k))

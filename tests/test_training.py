@@ -29,7 +29,7 @@ def meta_of(folder):
     return json.loads((folder / "meta.json").read_text())
 
 
-def test_two_runs_in_one_process_are_equal_and_leave_the_caller_as_it_was(tmp_path):
+def test_two_runs_in_one_process_are_equal_bit_by_bit_and_leave_the_caller_as_it_was(tmp_path):
     torch.manual_seed(3)
     before = torch.get_rng_state(), torch.get_num_threads()
 
@@ -39,6 +39,9 @@ def test_two_runs_in_one_process_are_equal_and_leave_the_caller_as_it_was(tmp_pa
     assert first.folder != second.folder
     episodes = [(result.folder / "episodes.csv").read_text() for result in (first, second)]
     assert episodes[0] == episodes[1]
+    weights = [torch.load(result.folder / "checkpoint.pt")["learner"]["network"] for result in (first, second)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert torch.equal(torch.get_rng_state(), before[0]) and torch.get_num_threads() == before[1]
 
 
@@ -61,7 +64,7 @@ def run_script(tmp_path, text):
     )
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_script_that_used_torch_before_can_train(tmp_path, start_method):
     result = run_script(
         tmp_path,
@@ -79,7 +82,7 @@ def test_a_script_that_used_torch_before_can_train(tmp_path, start_method):
     assert result.stdout.endswith("complete\n")
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_script_without_the_main_guard_gets_one_message_that_says_so(tmp_path, start_method):
     result = run_script(
         tmp_path,

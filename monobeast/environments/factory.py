@@ -1,6 +1,5 @@
 """From settings to environments, and the refusals of settings that lead to none."""
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -83,12 +82,13 @@ def check(config: Config) -> Spaces:
     spec = find_spec(config.env)
     if not is_atari(spec):
         _refuse_atari_only(config)
-    with contextlib.closing(make(config, 1, [0])) as environment:
-        try:
-            environment.reset()
-        except Exception as error:
-            raise ValueError(f"{_named(config)}: its reset failed with {_described(error)}") from error
-        return Spaces(environment.observation_space, int(environment.action_space.n))
+    environment = make(config, 1, [0])
+    try:
+        environment.reset()
+        environment.close()
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{_named(config)}: its reset or close failed with {_described(error)}") from error
+    return Spaces(environment.observation_space, int(environment.action_space.n))
 
 
 def _make_envs(config: Config, spec: EnvSpec, num_envs: int) -> VectorEnv:
@@ -99,7 +99,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int) -> VectorEnv:
         if is_atari(spec):
             return make_native(config, spec, num_envs, env_kwargs)
         return make_single(spec, num_envs, env_kwargs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: making it failed with {_described(error)}") from error
 
 
