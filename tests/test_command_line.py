@@ -37,6 +37,12 @@ def in_tests(options):
     return {"cwd": TESTS, "env": environment} | options
 
 
+def run(capfd, *arguments):
+    """Runs a command line in this process: its exit code, output and errors."""
+    exit_code = run_command([str(argument) for argument in arguments])
+    return (exit_code, *capfd.readouterr())
+
+
 def processes_of(group):
     """Command lines of the living processes of a process group."""
     listing = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True).stdout
@@ -161,12 +167,12 @@ def test_no_value_is_an_empty_cell(tmp_path):
     assert "nan" not in (tmp_path / "long" / "out.log").read_text().lower()
 
 
-def test_a_name_in_use_is_refused_and_its_run_left_alone(tmp_path):
+def test_a_name_in_use_is_refused_and_its_run_left_alone(tmp_path, capfd):
     (tmp_path / "taken").mkdir()
-    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "taken")
+    exit_code, _, errors = run(capfd, *CATCH, "--savedir", tmp_path, "--xpid", "taken")
 
-    assert result.returncode == 2
-    assert "--xpid taken: in use" in result.stderr
+    assert exit_code == 2
+    assert "--xpid taken: in use" in errors
     assert not os.listdir(tmp_path / "taken")
 
 
@@ -183,38 +189,40 @@ def catch_run(tmp_path_factory):
     "arguments",
     [["test"], ["--mode", "test", "--xpid", "example", "--num_actors", 45], ["test", "--greedy"]],
 )
-def test_a_trained_agent_is_played(catch_run, arguments):
-    result = monobeast(*arguments, "--savedir", catch_run, "--num_episodes", 3)
+def test_a_trained_agent_is_played(catch_run, capfd, arguments):
+    exit_code, output, errors = run(capfd, *arguments, "--savedir", catch_run, "--num_episodes", 3)
 
-    assert (result.returncode, result.stderr) == (0, "")
-    assert ("the most probable action" in result.stdout) == ("--greedy" in arguments)
-    assert ("sampled" in result.stdout) == ("--greedy" not in arguments)
-    assert result.stdout.count(", 9 steps\n") == 3
-    for word in ("mean", "standard deviation", "minimum", "maximum"):
-        assert word in result.stdout
-
-
-def test_an_episode_that_was_cut_off_is_said_to_be(catch_run):
-    result = monobeast("test", "--savedir", catch_run, "--num_episodes", 2, "--max_episode_steps", 4)
-
-    assert result.stdout.count("4 steps, cut off") == 2
-    assert "2 of them cut off" in result.stdout
+    assert (exit_code, errors) == (0, "")
+    assert ("the most probable action" in output) == ("--greedy" in arguments)
+    assert ("sampled" in output) == ("--greedy" not in arguments)
+    assert output.count(", 9 steps\n") == 3
+    for word in (f"playing {catch_run / 'example'}", "mean", "standard deviation", "minimum", "maximum"):
+        assert word in output
 
 
-def test_a_checkpoint_for_another_environment_is_refused(catch_run):
-    result = monobeast("test", "--savedir", catch_run, "--env", "CartPole-v1")
+def test_an_episode_that_was_cut_off_is_said_to_be(catch_run, capfd):
+    arguments = ["test", "--savedir", catch_run, "--num_episodes", 2, "--max_episode_steps", 4]
 
-    assert result.returncode == 2
-    assert "--env CartPole-v1: the checkpoint" in result.stderr and "is for monobeast/Catch-v0" in result.stderr
+    _, output, _ = run(capfd, *arguments)
+
+    assert output.count("4 steps, cut off") == 2
+    assert "2 of them cut off" in output
 
 
-def test_a_run_without_a_checkpoint_is_refused(tmp_path):
+def test_a_checkpoint_for_another_environment_is_refused(catch_run, capfd):
+    exit_code, _, errors = run(capfd, "test", "--savedir", catch_run, "--env", "CartPole-v1")
+
+    assert exit_code == 2
+    assert "--env CartPole-v1: the checkpoint" in errors and "is for monobeast/Catch-v0" in errors
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path, capfd):
     (tmp_path / "empty").mkdir()
 
-    result = monobeast("test", "--savedir", tmp_path, "--xpid", "empty")
+    exit_code, _, errors = run(capfd, "test", "--savedir", tmp_path, "--xpid", "empty")
 
-    assert result.returncode == 2
-    assert f"no checkpoint at {tmp_path / 'empty' / 'checkpoint.pt'}" in result.stderr
+    assert exit_code == 2
+    assert f"no checkpoint at {tmp_path / 'empty' / 'checkpoint.pt'}" in errors
 
 
 def test_a_torchbeast_command_line_works(tmp_path):
@@ -232,15 +240,6 @@ def test_a_torchbeast_command_line_works(tmp_path):
     assert (played.returncode, played.stderr) == (0, "")
     config = json.loads((tmp_path / "example" / "meta.json").read_text())["config"]
     assert config["sticky_actions"] == 0.0 and config["life_loss_terminal"] and config["reward_clipping"] == "abs_one"
-
-
-def test_time_can_be_the_limit(tmp_path):
-    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "timed", "--num_actors", 0, "--max_seconds", 2)
-
-    assert result.returncode == 0
-    meta = json.loads((tmp_path / "timed" / "meta.json").read_text())
-    assert meta["state"] == "complete"
-    assert 0 < meta["step"] < 10_000_000
 
 
 def start(*arguments):
@@ -311,11 +310,11 @@ def test_a_thread_of_an_environment_does_not_keep_the_program_alive(tmp_path):
     assert monobeast(*arguments, "--savedir", tmp_path, timeout=60).returncode == 0
 
 
-def test_an_environment_that_exits_is_no_success(tmp_path):
-    arguments = ["--env", "stub_environments:Exit-v0", "--num_actors", 0, "--savedir", tmp_path]
+@pytest.mark.parametrize(("k", "expected"), [(30, 1), (0, 2)])
+def test_an_environment_that_exits_is_no_success(tmp_path, capfd, k, expected):
+    arguments = ["--env", "stub_environments:Exit-v0", "--env_kwargs", f'{{"k": {k}}}', "--num_actors", 0]
 
-    assert monobeast(*arguments, "--env_kwargs", '{"k": 30}').returncode == 1
-    assert monobeast(*arguments, "--env_kwargs", '{"k": 0}').returncode == 2
+    assert run(capfd, *arguments, "--savedir", tmp_path)[0] == expected
 
 
 @pytest.mark.parametrize(
