@@ -78,6 +78,7 @@ class Config:
     alpha: float = _flag(0.99, "learner", "RMSProp smoothing constant", low=0, high=1)
     momentum: float = _flag(0.0, "learner", "RMSProp momentum", low=0)
     epsilon: float = _flag(0.01, "learner", "RMSProp epsilon", above=0)
+    rmsprop_start: float = _flag(0.0, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow", low=0)
     grad_norm_clipping: float = _flag(40.0, "learner", "global norm to which gradients are clipped", above=0)
     num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
     device: str | None = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")

@@ -99,13 +99,7 @@ class Learner:
         self.step = 0  # rows learned from, T * B an update; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
-        self._optimizer = torch.optim.RMSprop(
-            network.parameters(),
-            lr=config.learning_rate,
-            alpha=config.alpha,
-            momentum=config.momentum,
-            eps=config.epsilon,
-        )
+        self._optimizer = _make_optimizer(list(network.parameters()), config)
 
     @property
     def learning_rate(self) -> float:
@@ -146,3 +140,20 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.step, self.num_updates = state["step"], state["num_updates"]
+
+
+def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.RMSprop:
+    """RMSProp in PyTorch's form, its average of squared gradients started at `rmsprop_start`.
+
+    From 0 the first steps are up to 1 / sqrt(1 - alpha) times the rate, ten times by default, and may break features
+    before they are used. From 1, where TensorFlow (and so the paper) starts, the steps begin small and grow while the
+    average falls to the size of the gradients.
+    """
+    rate, alpha, momentum, epsilon = config.learning_rate, config.alpha, config.momentum, config.epsilon
+    optimizer = torch.optim.RMSprop(parameters, lr=rate, alpha=alpha, momentum=momentum, eps=epsilon)
+    for parameter in parameters:
+        state = {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, config.rmsprop_start)}
+        if momentum > 0:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        optimizer.state[parameter] = state  # as torch would make it at the first step
+    return optimizer

@@ -100,20 +100,24 @@ def test_batches_continue_each_environments_stream(settings):
     assert len(streams.last_rows) <= pool._config.num_actors * pool._config.envs_per_actor
 
 
-def test_rewards_in_all_batches_are_the_rewards_given():
-    pool, _, _ = make_pool(env="Fixed-v0", env_kwargs='{"n": 3, "reward": 2.0}', unroll_length=6)
-    total, episodes, steps = 0.0, 0, 0
+def test_rewards_summed_over_all_batches_are_the_rewards_given():
+    """Episodes of 7 steps, unrolls of 5: a lost or doubled rollout would show in the sum of the game it belongs to."""
+    pool, _, _ = make_pool(env="Fixed-v0", env_kwargs='{"n": 7, "reward": 2.5}')
+    sums, num_episodes = {}, 0
     with pool:
-        for _ in range(30):
+        for _ in range(60):
             batch = next_batch(pool)
-            total += float(batch.reward.sum())
-            steps += int((~batch.is_reset).sum())
-            episodes += int(batch.done.sum())
-            assert (batch.episode_return[batch.done] == 6).all()
-            assert (batch.episode_length[batch.done] == 3).all()
+            for column in range(batch.num_columns):
+                key = int(batch.actor[0, column]), int(batch.env[0, column])
+                for reward, done, told in zip(
+                    batch.reward[:, column], batch.done[:, column], batch.episode_return[:, column], strict=True
+                ):
+                    sums[key] = sums.get(key, 0.0) + float(reward)
+                    if done:
+                        assert sums.pop(key) == float(told) == 7 * 2.5
+                        num_episodes += 1
 
-    assert total == 2.0 * steps
-    assert abs(episodes - steps / 3) <= 4  # at most one unfinished episode an environment
+    assert num_episodes > 60 * 4 * 5 / 8 - 8  # all but the unfinished ones
 
 
 def test_rollouts_name_the_version_that_acted():

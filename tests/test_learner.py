@@ -64,6 +64,14 @@ def test_a_truncated_episode_bootstraps_from_its_final_observation():
     torch.testing.assert_close(vs, torch.tensor(expected), **TOLERANCE)
 
 
+def test_an_episode_cut_by_truncation_has_the_targets_of_one_cut_by_the_unroll():
+    (truncated,) = collect('{"truncate_at": 3}', unroll_length=6)
+    (endless,) = collect("{}", unroll_length=3)
+
+    for one, other in zip(returns_of(truncated), returns_of(endless), strict=True):
+        torch.testing.assert_close(one[:3], other, **TOLERANCE)
+
+
 def test_a_terminated_episode_has_no_value_after_its_end():
     (rollout,) = collect('{"terminate_at": 3}', unroll_length=4)
 
@@ -237,6 +245,39 @@ def test_the_rate_of_an_update_is_the_one_before_it():
 
     assert not torch.equal(moved, torch.zeros(2))
     assert torch.equal(network.logits, moved)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_the_first_step_of_rmsprop_follows_from_where_its_average_starts(start):
+    config = dataclasses.replace(CONFIG, alpha=0.99, epsilon=1e-8, learning_rate=0.01, rmsprop_start=start)
+    learner = Learner(network := ObservationAsValue(), config)
+    (rollout,) = collect("{}", unroll_length=10)
+    before = network.scale.item()
+
+    learner.update(rollout)
+
+    gradient = network.scale.grad.item()
+    average = 0.99 * start + 0.01 * gradient**2
+    step = 0.01 * gradient / (average**0.5 + 1e-8)
+    assert before - network.scale.item() == pytest.approx(step, rel=1e-4)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_from_zero_rmsprop_is_pytorchs_own(momentum):
+    config = dataclasses.replace(CONFIG, momentum=momentum, grad_norm_clipping=1e9, total_steps=10**9)
+    learner = Learner(network := ObservationAsValue(), config)
+    other = ObservationAsValue()
+    optimizer = torch.optim.RMSprop(
+        other.parameters(), lr=config.learning_rate, alpha=config.alpha, momentum=momentum, eps=config.epsilon
+    )
+    for rollout in collect("{}", unroll_length=10, num_rollouts=3):
+        learner.update(rollout)
+        optimizer.zero_grad()
+        compute_loss(other, rollout, config).total_loss.backward()
+        optimizer.step()
+
+    for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, **TOLERANCE)
 
 
 def test_gradients_are_clipped_by_their_global_norm():
