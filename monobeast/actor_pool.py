@@ -1,5 +1,6 @@
 """Starts, watches, replaces and stops the actor processes, and gathers their rollouts into batches."""
 
+import itertools
 import logging
 import multiprocessing.connection
 import time
@@ -49,6 +50,7 @@ class _Seat:
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
         self.silent_s = 0.0  # since the last sign of life
+        self.last_turn = 0  # when it was last answered, counted in answers
 
     def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
         """Starts the next generation with fresh pipes and all slots."""
@@ -110,6 +112,7 @@ class ActorPool:
         slots = range(config.num_buffers)
         self._seats = [_Seat(i, list(slots[i :: config.num_actors])) for i in range(config.num_actors)]
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
+        self._turns = itertools.count(1)
         self._last_look = time.monotonic()
         self._restart_times: deque[float] = deque()
         self.num_restarts = 0
@@ -134,7 +137,7 @@ class ActorPool:
             seat.end()
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
-        """The next batch of B columns, first come, first served; None where none was whole within `timeout_s`.
+        """The next batch of B columns, the actors in turn; None where none was whole within `timeout_s`.
 
         It is a view, valid until the next call.
 
@@ -154,9 +157,12 @@ class ActorPool:
         by_fd = {seat.full_queue.fileno(): seat for seat in self._seats}
         by_fd |= {seat.process.sentinel: seat for seat in self._seats}
         ready = multiprocessing.connection.wait(list(by_fd), timeout=timeout_s)
-        for seat in {id(by_fd[fd]): by_fd[fd] for fd in ready}.values():
+        # Whoever was answered longest ago comes first: in a fixed order, a learner that is the slower side would take
+        # from the same actors for ever, while the rollouts of the others grow stale.
+        for seat in sorted({by_fd[fd] for fd in ready}, key=lambda seat: seat.last_turn):
             if self._staging.is_whole:
                 return  # the rest stays ready for the next call
+            seat.last_turn = next(self._turns)
             self._answer(seat)
         self._look_for_silent_actors()
 

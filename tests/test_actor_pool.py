@@ -134,6 +134,24 @@ def test_rollouts_name_the_version_that_acted():
     assert newest == sorted(newest) and newest[-1] >= 15
 
 
+def test_a_slow_learner_takes_from_all_actors_alike():
+    pool, weights, network = make_pool(num_actors=3, num_buffers=6, batch_size=2)
+    taken, lags = [], []
+    with pool:
+        while len(set(taken)) < 3:  # until all have begun
+            taken.append(int(next_batch(pool).actor[0, 0]))
+        taken.clear()
+        for _ in range(30):
+            time.sleep(0.02)  # all slots are full by now
+            batch = next_batch(pool)
+            taken.append(int(batch.actor[0, 0]))
+            lags.append(weights.version - int(batch.policy_version[0, 0]))
+            weights.publish(network.parameters())
+
+    assert {actor: taken.count(actor) for actor in range(3)} == {0: 10, 1: 10, 2: 10}
+    assert max(lags[6:]) <= 6  # no rollout is older than the slots there are
+
+
 def test_the_inline_actor_gives_the_same_batches_every_time():
     def collect():
         pool, _, _ = make_pool(InlineActor, num_actors=0)
