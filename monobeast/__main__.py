@@ -73,7 +73,7 @@ def _train(chosen: dict[str, Any]) -> int:
 def _test(chosen: dict[str, Any]) -> int:
     if chosen.get("xpid") == "latest":
         del chosen["xpid"]  # the newest run is played where none is named
-    Config(**chosen)  # likewise
+    Config(**chosen)  # refused before the seconds that torch takes to import
     from monobeast import evaluation
 
     player = evaluation.load_player(chosen)

@@ -54,14 +54,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
         raise ValueError(f"the checkpoint in {folder} is none that this version can read: {error}") from error
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
-    groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
-    overrides = {name: value for name, value in chosen.items() if groups[name] == "environment"}
-    overrides |= {name: getattr(asked, name) for name, group in groups.items() if group == "test"}
-    overrides["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
-    if asked.render:
-        env_kwargs = json.loads(overrides.get("env_kwargs", trained.env_kwargs))
-        overrides["env_kwargs"] = json.dumps(env_kwargs | {"render_mode": "human"})
-    config = dataclasses.replace(trained, **overrides)
+    config = _merge(trained, asked, chosen)
     spaces = environments.check(config)
     network = make_network(spaces.observation, spaces.num_actions, trained.network, trained.use_lstm)
     try:
@@ -75,6 +68,18 @@ def load_player(chosen: dict[str, Any]) -> Player:
     environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
     return Player(folder, config, environment, policy, step, seed)
+
+
+def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
+    """The run's settings, but those of the test as asked, and those of the environment where they were chosen."""
+    groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
+    changes = {name: value for name, value in chosen.items() if groups[name] == "environment"}
+    changes |= {name: getattr(asked, name) for name, group in groups.items() if group == "test"}
+    changes["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
+    if asked.render:
+        env_kwargs = json.loads(changes.get("env_kwargs", trained.env_kwargs))
+        changes["env_kwargs"] = json.dumps(env_kwargs | {"render_mode": "human"})
+    return dataclasses.replace(trained, **changes)
 
 
 def play(player: Player) -> Iterator[Episode]:
