@@ -4,14 +4,13 @@ import itertools
 import logging
 import multiprocessing.connection
 import time
-import traceback
 from collections import deque
 from typing import Self
 
 from torch import Tensor
 
 from monobeast import processes
-from monobeast.actor import Actor, ActorTask, make_actor, run_actor
+from monobeast.actor import ActorTask, run_actor
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.processes import NO_GUARD_EXIT_CODE, WatchedProcess
@@ -108,7 +107,7 @@ class ActorPool:
         columns = config.num_buffers * config.envs_per_actor
         store = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
         self._store = store.map(lambda tensor: tensor.share_memory_())
-        self._staging = _make_staging(config, spaces, core_state)
+        self._staging = make_staging(config, spaces, core_state)
         slots = range(config.num_buffers)
         self._seats = [_Seat(i, list(slots[i :: config.num_actors])) for i in range(config.num_actors)]
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
@@ -220,44 +219,8 @@ class ActorPool:
         seat.start(self._context, task, self._store)
 
 
-class InlineActor:
-    """One actor in the learner's own process, for `--num_actors 0`: the same batches, repeatable bit by bit."""
-
-    num_restarts = 0
-
-    def __init__(
-        self, config: Config, spaces: Spaces, core_state: tuple[Tensor, ...], weights: SharedWeights
-    ) -> None:
-        """Takes what `ActorPool` takes."""
-        self._task = ActorTask(config, spaces, index=0, generation=0, weights=weights)
-        self._staging = _make_staging(config, spaces, core_state)
-        self._actor: Actor | None = None
-
-    def __enter__(self) -> Self:
-        self._actor = make_actor(self._task)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._actor is not None:
-            self._actor.close()
-
-    def get_batch(self, timeout_s: float) -> Rollout | None:
-        """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`.
-
-        Raises:
-            ActorsFailed: the environment or the policy did.
-        """
-        while (batch := self._staging.pop()) is None:
-            try:
-                self._actor.unroll(self._staging.next_place())
-            except (Exception, SystemExit) as error:
-                text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
-                raise ActorsFailed(text) from error
-            self._staging.commit()
-        return batch
-
-
-def _make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
+def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
+    """Memory in which slots of E columns become batches of B."""
     columns = max(config.batch_size, config.envs_per_actor)
     staging = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
     return BatchStaging(staging, config.envs_per_actor, config.batch_size)

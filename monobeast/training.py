@@ -10,9 +10,10 @@ from typing import NamedTuple
 import torch
 
 from monobeast import checkpoint, environments, run_folder, seeding
-from monobeast.actor_pool import ActorPool, ActorsFailed, InlineActor
+from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.environments import Spaces
+from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata

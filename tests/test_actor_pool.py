@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from monobeast import environments
-from monobeast.actor_pool import ActorPool, ActorsFailed, InlineActor
+from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
+from monobeast.inline_actor import InlineActor
 from monobeast.networks import make_network
 from monobeast.weights import SharedWeights
 

@@ -28,6 +28,7 @@ ROWS = [
     "actor",
     "learner",
     "actor_pool",
+    "inline_actor",
     "checkpoint",
     "run_folder",
     "metadata",

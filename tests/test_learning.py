@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from monobeast import environments, learner
-from monobeast.actor_pool import InlineActor
 from monobeast.config import Config
+from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.networks import make_network
 from monobeast.training import train
