@@ -70,7 +70,7 @@ def prepare(config: Config) -> Run:
         config,
         xpid=config.xpid or run_folder.new_xpid(),
         seed=seeding.draw_seed() if config.seed is None else config.seed,
-        num_buffers=config.num_buffers or 3 * max(1, config.num_actors),
+        num_buffers=config.num_buffers or 2 * max(1, config.num_actors),
         num_learner_threads=config.num_learner_threads or _count_free_cores(config),
         network=choose_network(spaces.observation, config.network),
         device=str(_find_device(config)),

@@ -18,7 +18,10 @@ from monobeast.config import Config
 
 TESTS = Path(__file__).parent
 # The limit ends a run that a killed test leaves behind.
-CATCH = ("--env", "monobeast/Catch-v0", "--seed", "1", "--num_threads", "1", "--max_seconds", "100")
+CATCH = (
+    *("--env", "monobeast/Catch-v0", "--seed", "1", "--num_threads", "1", "--max_seconds", "100"),
+    *("--unroll_length", "20", "--envs_per_actor", "8", "--batch_size", "8"),  # 160 steps an update
+)
 
 
 def monobeast(*arguments, timeout=120, **options):

@@ -11,7 +11,10 @@ from monobeast.networks import make_network
 from monobeast.training import train
 from monobeast.weights import SharedWeights
 
-SETTINGS = {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "epsilon": 0.01, "entropy_cost": 0.01}
+SETTINGS = {
+    **{"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "epsilon": 0.01, "rmsprop_start": 0.0},
+    **{"entropy_cost": 0.01, "baseline_cost": 0.5},
+}
 SHAPE = {"envs_per_actor": 8, "batch_size": 8, "unroll_length": 20}
 
 
