@@ -39,9 +39,9 @@ def _leave(exit_code: int) -> NoReturn:
     """Ends the process at once: no second Ctrl-C spoils the exit code, no thread of an environment keeps it alive."""
     for child in multiprocessing.active_children():  # of an environment as well
         child.kill()
-    with contextlib.suppress(OSError):  # nobody reads any more
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads any more; closed from the start
+            stream.flush()
     os._exit(exit_code)
 
 
@@ -55,10 +55,14 @@ def run_command(argv: list[str]) -> int:
         return _complain(str(error), command)
     except BrokenPipeError:  # as after `| head -1`
         return 128 + signal.SIGPIPE
+    except OSError as error:  # a full disk, say
+        _complain(str(error), command)
+        return 1
 
 
 def _complain(message: str, command: str = "") -> int:
-    print(f"monobeast{' ' if command else ''}{command}: error: {message}", file=sys.stderr)
+    if sys.stderr is not None:  # else print would take standard output
+        print(f"monobeast{' ' if command else ''}{command}: error: {message}", file=sys.stderr)
     return 2
 
 
@@ -86,7 +90,7 @@ def _test(chosen: dict[str, Any]) -> int:
         cut_off = ", cut off" if episode.is_capped else ""
         result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
         print(f"episode {len(episodes)}: {result}", flush=True)
-    print(evaluation.summarize(episodes))
+    print(evaluation.summarize(episodes), flush=True)
     return 0
 
 

@@ -46,6 +46,8 @@ class _Seat:
         self.generation = -1
         self.made_environment = False
         self.process: WatchedProcess | None = None
+        self.free_queue: SlotQueue | None = None
+        self.full_queue: SlotQueue | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
         self.silent_s = 0.0  # since the last sign of life
@@ -81,8 +83,9 @@ class _Seat:
             self.process.kill()
             self.process.close()
             self.process = None
-            self.free_queue.close()
-            self.full_queue.close()
+        for queue in (self.free_queue, self.full_queue):
+            if queue is not None:
+                queue.close()
 
 
 class ActorPool:
@@ -216,7 +219,10 @@ class ActorPool:
 
     def _start(self, seat: _Seat) -> None:
         task = ActorTask(self._config, self._spaces, seat.index, seat.generation + 1, self._weights)
-        seat.start(self._context, task, self._store)
+        try:
+            seat.start(self._context, task, self._store)
+        except (EOFError, OSError) as error:  # the fork server died meanwhile, or there is no descriptor left
+            self._replace(seat, f"could not be started: {error!r}")
 
 
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from monobeast import environments
+from monobeast import actor_pool, environments
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.inline_actor import InlineActor
@@ -184,6 +184,24 @@ def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
 
     assert pool.num_restarts == 10
     assert "killed by SIGKILL" in caplog.messages[0]
+
+
+def test_a_start_that_fails_is_tried_again(caplog, monkeypatch):
+    intact, failures = actor_pool.WatchedProcess, iter([EOFError("unexpected EOF"), OSError("too many open files")])
+
+    def fail_twice(process):
+        for failure in failures:
+            raise failure
+        return intact(process)
+
+    monkeypatch.setattr(actor_pool, "WatchedProcess", fail_twice)
+    pool, _, _ = make_pool()
+    with pool:
+        next_batch(pool)
+        assert_every_slot_is_in_one_place(pool)
+
+    assert pool.num_restarts == 2
+    assert "could not be started: EOFError('unexpected EOF')" in caplog.messages[0]
 
 
 def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):

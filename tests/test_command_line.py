@@ -307,6 +307,16 @@ def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
     assert "complete at step 2,080" in (tmp_path / "run" / "out.log").read_text()
 
 
+def test_closed_streams_change_no_exit_code(tmp_path):
+    arguments = ["--env", "stub_environments:Fixed5-v0", "--num_actors", "0", "--total_steps", "100"]
+    line = " ".join(command(*arguments, "--savedir", tmp_path))
+
+    for redirected, expected in [(f"{line} >&- 2>&-", 0), (f"{line} --total_steps=-5 2>&-", 2)]:
+        result = subprocess.run(["sh", "-c", redirected], capture_output=True, text=True, **in_tests({}))
+
+        assert (result.returncode, result.stdout, result.stderr) == (expected, "", "")
+
+
 def test_a_thread_of_an_environment_does_not_keep_the_program_alive(tmp_path):
     arguments = ["--env", "stub_environments:Threaded-v0", "--num_actors", 0, "--total_steps", 500]
 

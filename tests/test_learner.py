@@ -264,7 +264,9 @@ def test_the_first_step_of_rmsprop_follows_from_where_its_average_starts(start):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_from_zero_rmsprop_is_pytorchs_own(momentum):
-    config = dataclasses.replace(CONFIG, momentum=momentum, grad_norm_clipping=1e9, total_steps=10**9)
+    config = dataclasses.replace(
+        CONFIG, momentum=momentum, rmsprop_start=0.0, grad_norm_clipping=1e9, total_steps=10**9
+    )
     learner = Learner(network := ObservationAsValue(), config)
     other = ObservationAsValue()
     optimizer = torch.optim.RMSprop(
