@@ -27,7 +27,7 @@ class Metadata:
         self._path = folder / FILE_NAME
         self._content: dict[str, Any] = {
             "config": dataclasses.asdict(config),
-            "command_line": sys.argv,
+            "command_line": [Path(sys.argv[0]).name, *sys.argv[1:]],  # where the program lies is nobody's business
             "python": platform.python_version(),
             "packages": {name: _package_version(name) for name in ("monobeast", *_PACKAGES)},
             "git_commit": _git_commit(),

@@ -149,6 +149,7 @@ def test_a_run_leaves_what_the_readme_says(tmp_path):
     assert (meta["state"], meta["step"]) == ("complete", 10080)
     assert meta["config"]["seed"] == 1 and meta["config"]["reward_clipping"] == "none"
     assert meta["packages"]["torch"]
+    assert meta["command_line"][:3] == ["__main__.py", "--env", "monobeast/Catch-v0"]
     assert meta["config"]["network"] == "mlp"
     assert (folder / "out.log").read_text() == result.stdout
     for text in (f"training on monobeast/Catch-v0 in {folder}", "mlp network on cpu", "seed 1", "(100.0%)"):
