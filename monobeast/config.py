@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from monobeast.presets import PRESETS
+
 
 def _flag(default: Any, group: str, help: str, **limits: Any) -> Any:
     """A field of `Config`; `limits` are those of `_check_value`."""
@@ -47,7 +49,8 @@ class Config:
     """Settings of one run, checked when made.
 
     Every field is a command-line flag of the same name. `None` means "chosen for the environment or the machine":
-    the training loop replaces it and records what it chose.
+    the training loop replaces it and records what it chose. What belongs to a preset is filled in as soon as the preset
+    is known: here where it is named.
 
     Raises:
         ValueError: a value out of its range, or two that do not fit each other; the message names the flag, the
@@ -56,6 +59,7 @@ class Config:
 
     # fmt: off
     env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
+    preset: str | None = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
     xpid: str | None = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
     total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
@@ -66,27 +70,28 @@ class Config:
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
     num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)
-    envs_per_actor: int = _flag(8, "actors", "environments E an actor, sharing one forward pass", low=1)
-    unroll_length: int = _flag(10, "actors", "T: steps of a rollout", low=1)
+    envs_per_actor: int | None = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's)", low=1)
+    unroll_length: int | None = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
     num_buffers: int | None = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
     actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced", above=0)
     max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour", low=0)
     start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
 
-    batch_size: int = _flag(8, "learner", "B: trajectories an update; divides E or is divided by it", low=1)
-    learning_rate: float = _flag(7e-4, "learner", "step size, falling linearly to 0 at total_steps", above=0)
-    alpha: float = _flag(0.99, "learner", "RMSProp smoothing constant", low=0, high=1)
-    momentum: float = _flag(0.0, "learner", "RMSProp momentum", low=0)
-    epsilon: float = _flag(8e-4, "learner", "RMSProp epsilon", above=0)
-    rmsprop_start: float = _flag(1.0, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow", low=0)
-    grad_norm_clipping: float = _flag(40.0, "learner", "global norm to which gradients are clipped", above=0)
+    batch_size: int | None = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
+    optimizer: str | None = _flag(None, "learner", "rmsprop or adam (default: the preset's)", choices=("rmsprop", "adam"))
+    learning_rate: float | None = _flag(None, "learner", "step size, falling linearly to 0 at total_steps (default: the preset's)", above=0)
+    alpha: float | None = _flag(None, "learner", "RMSProp smoothing constant (default: the preset's)", low=0, high=1)
+    momentum: float | None = _flag(None, "learner", "RMSProp momentum (default: the preset's)", low=0)
+    epsilon: float | None = _flag(None, "learner", "added to the root of RMSProp's and Adam's average (default: the preset's)", above=0)
+    rmsprop_start: float | None = _flag(None, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow (default: the preset's)", low=0)
+    grad_norm_clipping: float | None = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
     num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
     device: str | None = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 
-    discounting: float = _flag(0.99, "loss", "discount factor gamma a step", low=0, high=1)
-    baseline_cost: float = _flag(0.25, "loss", "weight of the baseline loss", low=0)
-    entropy_cost: float = _flag(0.01, "loss", "weight of the entropy loss", low=0)
+    discounting: float | None = _flag(None, "loss", "discount factor gamma a step (default: the preset's)", low=0, high=1)
+    baseline_cost: float | None = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
+    entropy_cost: float | None = _flag(None, "loss", "weight of the entropy loss (default: the preset's)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none"))
     clip_rho_threshold: float | None = _flag(1.0, "loss", "rho-bar: clip of the importance weights in V-trace's targets; none for no clip", low=0)
     clip_pg_rho_threshold: float | None = _flag(1.0, "loss", "clip of the importance weights in the policy gradient; none for no clip", low=0)
@@ -111,6 +116,9 @@ class Config:
     # fmt: on
 
     def __post_init__(self) -> None:
+        for name, value in PRESETS.get(self.preset or "", {}).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)  # the dataclass is frozen, but still being made
         for setting in dataclasses.fields(self):
             limits = {k: v for k, v in setting.metadata.items() if k not in ("group", "help")}
             value = getattr(self, setting.name)
@@ -138,7 +146,7 @@ class Config:
 
     def _check_pairs(self) -> None:
         columns, batch = self.envs_per_actor, self.batch_size
-        if columns % batch and batch % columns:
+        if columns and batch and columns % batch and batch % columns:
             raise ValueError(
                 f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
                 f"such as --batch_size {max(1, batch // columns) * columns}"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monobeast import losses, vtrace
+from monobeast import health, losses, vtrace
 from monobeast.config import Config
 from monobeast.networks import AgentInput, AgentNetwork
 from monobeast.rollouts import Rollout
@@ -15,7 +15,7 @@ class LossResult(NamedTuple):
     """What `compute_loss` found. Statistics carry no gradient and leave out reset steps."""
 
     total_loss: Tensor  # float32 []: what is minimized, summed over time and batch
-    statistics: dict[str, Tensor]  # float32 [] each; the names are columns of logs.csv
+    statistics: dict[str, Tensor]  # [] each; the names are columns of logs.csv, or sums that `health` makes columns of
 
 
 def clip_rewards(rewards: Tensor, mode: str) -> Tensor:
@@ -39,7 +39,8 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
     target_logits = output.policy_logits[:-1]  # x_0 .. x_{T-1}; x_T has no action
     values = output.baseline[:-1]
     counts = ~rollout.is_reset
-    returns = compute_returns(rollout, target_logits.detach(), output.baseline.detach(), config)
+    log_rhos = compute_log_rhos(rollout, target_logits.detach())
+    returns = compute_returns(rollout, log_rhos, output.baseline.detach(), config)
     pg_loss = losses.compute_policy_gradient_loss(target_logits, rollout.action, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
     raw_entropy_loss = losses.compute_entropy_loss(target_logits, mask=counts)
@@ -52,20 +53,21 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
         "entropy_loss": entropy_loss,
         "entropy": -raw_entropy_loss / counts.sum().clamp(min=1),
     }
+    statistics |= health.sum_vtrace(rollout, log_rhos, target_logits, values, returns, config)
     return LossResult(total_loss, {name: value.detach() for name, value in statistics.items()})
 
 
-def compute_returns(rollout: Rollout, target_logits: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
+def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
     """V-trace's targets and advantages for a batch whose episodes may end anywhere in it.
 
     Args:
         rollout: B trajectories of T steps.
-        target_logits: float32 [T, B, A]: pi at x_0 .. x_{T-1}.
+        log_rhos: float32 [T, B]: of `compute_log_rhos`.
         baseline: float32 [T+1, B]: V(x_0) .. V(x_T).
         config: Discount, clips, lambda.
     """
     return vtrace.from_importance_weights(
-        log_rhos=compute_log_rhos(rollout, target_logits),
+        log_rhos=log_rhos,
         # A truncated episode had a future, so its discount stays; a terminated one had none.
         discounts=config.discounting * (~rollout.terminal).to(baseline.dtype),
         rewards=clip_rewards(rollout.reward, config.reward_clipping),
@@ -114,7 +116,7 @@ class Learner:
             Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
         lags = self.num_updates - batch.policy_version
-        result = compute_loss(self.network, batch.map(lambda tensor: tensor.to(self._device)), self._config)
+        result = compute_loss(self.network, self._to_device(batch), self._config)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
@@ -125,6 +127,13 @@ class Learner:
         self.step += batch.action.numel()
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
         return result.statistics | {"grad_norm": grad_norm} | lag_statistics
+
+    def measure_features(self, batch: Rollout) -> dict[str, float]:
+        """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
+        return health.measure_features(self.network, self._to_device(batch))
+
+    def _to_device(self, batch: Rollout) -> Rollout:
+        return batch.map(lambda tensor: tensor.to(self._device))
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors (the learner's own, not copies) and plain values from which `load_state_dict` goes on."""
@@ -142,7 +151,13 @@ class Learner:
         self.step, self.num_updates = state["step"], state["num_updates"]
 
 
-def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.RMSprop:
+def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
+    if config.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=config.learning_rate, eps=config.epsilon)
+    return _make_rmsprop(parameters, config)
+
+
+def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> torch.optim.RMSprop:
     """RMSProp in PyTorch's form, its average of squared gradients started at `rmsprop_start`.
 
     From 0 the first steps are up to 1 / sqrt(1 - alpha) times the rate, ten times by default, and may break features

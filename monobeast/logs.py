@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
 from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
 
@@ -36,7 +37,9 @@ LOG_COLUMNS = (
     "policy_lag_mean",
     "policy_lag_max",
     "actor_restarts",
-)
+    *VTRACE_COLUMNS,
+    *FEATURE_COLUMNS,
+)  # and health.dead_units_columns of the network
 EPISODE_COLUMNS = ("step", "actor", "env", "episode_return", "episode_length")
 _RECENT_EPISODES = 100
 _LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
@@ -101,8 +104,9 @@ class Averages:
 class RunLog:
     """Collects what updates and episodes gave, and writes a row an interval. A context manager."""
 
-    def __init__(self, folder: Path, total_steps: int, interval_s: float) -> None:
-        self._rows = _CsvFile(folder / "logs.csv", LOG_COLUMNS)
+    def __init__(self, folder: Path, network: nn.Module, total_steps: int, interval_s: float) -> None:
+        self._columns = (*LOG_COLUMNS, *dead_units_columns(network))
+        self._rows = _CsvFile(folder / "logs.csv", self._columns)
         self._episode_rows = _CsvFile(folder / "episodes.csv", EPISODE_COLUMNS)
         self._total_steps = total_steps
         self._interval_s = interval_s
@@ -146,12 +150,13 @@ class RunLog:
         """Whether an interval has passed since the last row."""
         return time.monotonic() - self._last_write >= self._interval_s
 
-    def write_row(self, learner: Learner, actor_restarts: int) -> None:
-        """Writes a row of `logs.csv`, and a line to the console."""
+    def write_row(self, learner: Learner, actor_restarts: int, batch: Rollout | None = None) -> None:
+        """Writes a row of `logs.csv`, and a line to the console; a batch is what the features are measured on."""
         now = time.monotonic()
         rate = self._measure_rate(now, learner.step)
         returns, lengths = [e[0] for e in self._interval_episodes], [e[1] for e in self._interval_episodes]
-        row = self._averages.pop() | {
+        averages = self._averages.pop()
+        row = averages | {
             "step": learner.step,
             "environment_steps": self.environment_steps,
             "updates": learner.num_updates,
@@ -163,7 +168,9 @@ class RunLog:
             "mean_episode_length": _mean(lengths),
             "actor_restarts": actor_restarts,
         }
-        self._rows.write([row.get(name) for name in LOG_COLUMNS])
+        row |= summarize_vtrace(averages) if averages else {}
+        row |= learner.measure_features(batch) if batch is not None else {}
+        self._rows.write([row.get(name) for name in self._columns])
         self._rows.flush()
         self._episode_rows.flush()
         logger.info(self._describe(row))

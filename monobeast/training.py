@@ -18,6 +18,7 @@ from monobeast.learner import Learner
 from monobeast.logs import RunLog, console, logger
 from monobeast.metadata import Metadata
 from monobeast.networks import AgentNetwork, choose_network, make_network
+from monobeast.presets import PRESETS
 from monobeast.processes import Stopped, StopSignals, check_main_script
 from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
@@ -91,9 +92,10 @@ def run(prepared: Run) -> Result:
     threads_before = torch.get_num_threads()
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
         folder = run_folder.create(config.savedir, config.xpid)
-        with console(folder / "out.log"), RunLog(folder, config.total_steps, config.log_interval_s) as log:
+        with console(folder / "out.log"), _open_log(prepared, folder) as log:
             metadata = Metadata(folder, config)
             logger.info("%s", _describe(config, folder))
+            logger.info("%s", _describe_preset(config))
             session = _Session(prepared, folder, log, stop)
             state = session.train()
             step, mean_return = session.learner.step, log.mean_return
@@ -107,10 +109,22 @@ def run(prepared: Run) -> Result:
     return Result(folder, state, step, mean_return, stop.received)
 
 
+def _open_log(prepared: Run, folder: Path) -> RunLog:
+    config = prepared.config
+    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s)
+
+
 def _describe(config: Config, folder: Path) -> str:
     who = f"{config.num_actors} actors of {config.envs_per_actor} environments" if config.num_actors else "no actors"
     network = f"{config.network} network{' with LSTM' if config.use_lstm else ''}"
     return f"training on {config.env} in {folder}: {network} on {config.device}, {who}, seed {config.seed}"
+
+
+def _describe_preset(config: Config) -> str:
+    preset = PRESETS[config.preset]
+    given = [name for name, value in preset.items() if getattr(config, name) != value]
+    settings = ", ".join(f"{name} {getattr(config, name)}" for name in preset)
+    return f"preset {config.preset}: {settings}" + (f"; given in its place: {', '.join(given)}" if given else "")
 
 
 class _Session:
@@ -154,8 +168,8 @@ class _Session:
                 if self.learner.num_updates == 1:
                     run_folder.link_latest(self.folder)
             now = time.monotonic()
-            if self.log.is_due:
-                self.log.write_row(self.learner, self.actors.num_restarts)
+            if self.log.is_due or self.learner.step >= self.config.total_steps:
+                self.log.write_row(self.learner, self.actors.num_restarts, batch)
             if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
                 self._save()
                 last_save = now

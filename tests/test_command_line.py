@@ -246,10 +246,21 @@ def test_a_torchbeast_command_line_works(tmp_path):
     assert config["sticky_actions"] == 0.0 and config["life_loss_terminal"] and config["reward_clipping"] == "abs_one"
 
 
-def start(*arguments):
-    """A run in a process group of its own."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(*arguments), start_new_session=True, **pipes, **in_tests({}))
+@pytest.fixture
+def start():
+    """Starts runs in process groups of their own, of which nothing is left when the test has failed."""
+    processes = []
+
+    def start_one(*arguments):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command(*arguments), start_new_session=True, **pipes, **in_tests({})))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -261,11 +272,12 @@ def start(*arguments):
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow, id="SIGTERM to the group"),
     ],
 )
-def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path, number, to_group):
+def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tmp_path, number, to_group):
     import torch
 
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.2)
     assert "training on" in process.stdout.readline()
+    assert "preset" in process.stdout.readline()
     assert "step" in process.stdout.readline()
 
     (os.killpg if to_group else os.kill)(process.pid, number)
@@ -283,10 +295,11 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(tmp_path,
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["state"] == "stopped"
 
 
-def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(tmp_path):
+def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(start, tmp_path):
     hang = ["--env", "stub_environments:Hang-v0", "--env_kwargs", '{"k": 45}', "--num_actors", 0]
     process = start(*hang, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.01)
     assert "training on" in process.stdout.readline()
+    assert "preset" in process.stdout.readline()
     assert "step" in process.stdout.readline()
     time.sleep(0.5)
 
@@ -297,7 +310,7 @@ def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(tmp
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 
-def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
+def test_a_reader_that_leaves_does_not_end_the_run(start, tmp_path):
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--num_actors", 0, "--total_steps", 2000)
     process.stdout.readline()
     process.stdout.close()
@@ -342,7 +355,7 @@ def test_an_environment_that_exits_is_no_success(tmp_path, capfd, k, expected):
         pytest.param(signal.SIGINT, 2.5, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path, number, delay):
+def test_a_signal_during_the_start_leaves_nothing_behind(start, tmp_path, number, delay):
     os.makedirs(tmp_path / "earlier")
     os.symlink("earlier", tmp_path / "latest")
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run")

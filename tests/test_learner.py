@@ -17,7 +17,7 @@ from monobeast.rollouts import allocate
 
 # Sums of up to 40 float32 terms below 1000; the largest error seen was 2e-6 relative.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
-CONFIG = Config(discounting=0.9, reward_clipping="none")
+CONFIG = Config(preset="atari", discounting=0.9, reward_clipping="none")
 
 
 class ObservationAsValue(nn.Module):
@@ -51,7 +51,8 @@ def collect(env_kwargs, unroll_length, num_rollouts=1, env="Counter-v0", num_env
 def returns_of(rollout, config=CONFIG):
     network = ObservationAsValue()
     output = network(rollout, ())
-    return compute_returns(rollout, output.policy_logits[:-1].detach(), output.baseline.detach(), config)
+    log_rhos = compute_log_rhos(rollout, output.policy_logits[:-1].detach())
+    return compute_returns(rollout, log_rhos, output.baseline.detach(), config)
 
 
 def test_a_truncated_episode_bootstraps_from_its_final_observation():
@@ -194,7 +195,7 @@ def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
     rollout.behavior_logits.copy_(torch.tensor([0.5, 0.5]).log())
     target_logits = torch.tensor([[[0.2, 0.8]]]).log()
 
-    returns = compute_returns(rollout, target_logits, torch.tensor([[2.0], [3.0]]), CONFIG)
+    returns = compute_returns(rollout, compute_log_rhos(rollout, target_logits), torch.tensor([[2.0], [3.0]]), CONFIG)
 
     # rho = 0.2 / 0.5; delta = 1 + 0.9 * 3 - 2
     torch.testing.assert_close(returns.vs, torch.tensor([[2.0 + 0.4 * 1.7]]), **TOLERANCE)

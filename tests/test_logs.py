@@ -3,15 +3,10 @@ import csv
 import gymnasium
 import pytest
 import torch
+from torch import nn
 
 from monobeast.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
 from monobeast.rollouts import allocate
-
-
-class StubLearner:
-    """The numbers of a learner that a row holds."""
-
-    step, num_updates, learning_rate = 40, 2, 0.5
 
 
 def make_batch(is_first, done, returns):
@@ -27,8 +22,22 @@ def make_batch(is_first, done, returns):
     return batch
 
 
-def make_statistics(loss):
-    return {name: torch.tensor(loss) for name in ("total_loss", "entropy", "policy_lag_mean")}
+def make_statistics(loss, num_clipped=0.0):
+    """Those of an update of two steps."""
+    sums = {"count": 2.0, "rho": 2.0, "rho_squared": 2.0, "kl": 0.5, "rho_clipped": num_clipped}
+    sums |= dict.fromkeys(("c_clipped", "pg_rho_clipped", "vs", "vs_squared", "error", "error_squared"), 0.0)
+    numbers = {f"sum_of_{name}": value for name, value in sums.items()}
+    numbers |= dict.fromkeys(("total_loss", "entropy", "policy_lag_mean"), loss)
+    return {name: torch.tensor(value) for name, value in numbers.items()}
+
+
+class StubLearner:
+    """The numbers of a learner that a row holds."""
+
+    step, num_updates, learning_rate = 40, 2, 0.5
+
+    def measure_features(self, batch):
+        return {"feature_std": 0.25, "dead_units_1": 0.5}
 
 
 def rows_of(path):
@@ -54,7 +63,7 @@ def test_averages_keep_no_tensor_of_the_caller():
 
 
 def test_a_row_counts_episodes_and_steps_that_are_no_resets(tmp_path):
-    with RunLog(tmp_path, total_steps=100, interval_s=1000) as log:
+    with RunLog(tmp_path, nn.Module(), total_steps=100, interval_s=1000) as log:
         batch = make_batch([True, False, False, True], [False, True, False], [0.0, 2.5, 0.0])
         log.record(batch, make_statistics(1.5), step=6)
         log.write_row(StubLearner(), actor_restarts=3)
@@ -77,15 +86,30 @@ def test_a_row_counts_episodes_and_steps_that_are_no_resets(tmp_path):
 def test_counts_past_31_bits_are_written_in_full(tmp_path):
     learner = StubLearner()
     learner.step = 2**31 + 640
-    with RunLog(tmp_path, total_steps=2**40, interval_s=1000) as log:
+    with RunLog(tmp_path, nn.Module(), total_steps=2**40, interval_s=1000) as log:
         log.write_row(learner, actor_restarts=0)
 
     assert rows_of(tmp_path / "logs.csv")[0]["step"] == "2147484288"
 
 
 def test_the_mean_return_is_of_the_last_hundred_episodes(tmp_path):
-    with RunLog(tmp_path, total_steps=100, interval_s=1000) as log:
+    with RunLog(tmp_path, nn.Module(), total_steps=100, interval_s=1000) as log:
         assert log.mean_return is None
         for value in range(150):
             log.record(make_batch([True, False], [True], [float(value)]), {}, step=value)
         assert log.mean_return == pytest.approx(sum(range(50, 150)) / 100)
+
+
+def test_a_row_holds_the_health_of_its_updates_and_of_the_batch_it_is_given(tmp_path):
+    batch = make_batch([True, False], [True], [1.0])
+    with RunLog(tmp_path, nn.ReLU(), total_steps=100, interval_s=1000) as log:
+        for num_clipped in (0.0, 1.0):
+            log.record(batch, make_statistics(1.5, num_clipped), step=6)
+        log.write_row(StubLearner(), actor_restarts=0, batch=batch)
+        log.write_row(StubLearner(), actor_restarts=0)
+
+    first, second = rows_of(tmp_path / "logs.csv")
+    assert tuple(first) == (*LOG_COLUMNS, "dead_units_1")
+    health = ("rho_clipped", "effective_sample_size", "kl", "explained_variance", "feature_std", "dead_units_1")
+    assert [first[name] for name in health] == ["0.25", "1", "0.25", "", "0.25", "0.5"]
+    assert [second[name] for name in health] == [""] * 6  # no update, no batch

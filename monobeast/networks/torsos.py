@@ -33,13 +33,14 @@ class ImageTorso(nn.Module):
         with torch.no_grad():
             size = self.convolutions(torch.zeros(1, *self.image_shape)).numel()
         self.fully_connected = initialize(nn.Linear(size, self.num_features))
+        self.relu = nn.ReLU()
 
     def forward(self, observation: Tensor) -> Tensor:
         images = observation.permute(self.order).reshape(-1, *self.image_shape)
         # In this format an update on a CPU takes a third less time, whatever the format of the weights, which may be
         # views of one flat tensor. Bytes are reordered rather than floats; channel-last images need no reordering.
         images = _to_float(images.contiguous(memory_format=torch.channels_last))
-        return self.fully_connected(self.convolutions(images).flatten(1)).relu()
+        return self.relu(self.fully_connected(self.convolutions(images).flatten(1)))
 
 
 class VectorTorso(nn.Module):
@@ -73,9 +74,11 @@ class ResidualBlock(nn.Module):
         self.first = initialize(nn.Conv2d(channels, channels, 3, padding=1))
         # Six blocks add up: with the full gain, the features, and V with them, would start several times as large.
         self.second = initialize(nn.Conv2d(channels, channels, 3, padding=1), gain=math.sqrt(2) / 6)
+        self.relus = nn.ModuleList([nn.ReLU(), nn.ReLU()])
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.second(self.first(x.relu()).relu())
+        first_relu, second_relu = self.relus
+        return x + self.second(second_relu(self.first(first_relu(x))))
 
 
 def _shallow(channels: int) -> nn.Sequential:

@@ -1,0 +1,136 @@
+"""What tells a learning run from a sick one: how far the ratios went, what the baseline explains, which units live.
+
+Reset steps are left out everywhere: their actions were ignored.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from monobeast.config import Config
+from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.rollouts import Rollout
+from monobeast.vtrace import VTraceReturns
+
+VTRACE_COLUMNS = (
+    "rho_clipped",
+    "c_clipped",
+    "pg_rho_clipped",
+    "effective_sample_size",
+    "kl",
+    "explained_variance",
+)
+FEATURE_COLUMNS = ("feature_std", "logits_std")  # and dead_units_columns
+
+
+@torch.no_grad()
+def sum_vtrace(
+    rollout: Rollout, log_rhos: Tensor, target_logits: Tensor, values: Tensor, returns: VTraceReturns, config: Config
+) -> dict[str, Tensor]:
+    """The sums of which `summarize_vtrace` makes columns: sums of many updates can be added, their ratios can't.
+
+    Args:
+        rollout: B trajectories of T steps.
+        log_rhos: float32 [T, B]: log(pi / mu) of the actions taken, minus infinity at reset steps.
+        target_logits: float32 [T, B, A]: pi.
+        values: float32 [T, B]: V(x_0) .. V(x_{T-1}).
+        returns: V-trace's targets for them.
+        config: The clips.
+
+    Returns:
+        float64 [] each, without gradient.
+    """
+    counts = (~rollout.is_reset).double()
+    rhos = log_rhos.double().exp()  # 0 at reset steps
+    behavior = rollout.behavior_logits.double().log_softmax(-1)
+    kl = (behavior.exp() * (behavior - target_logits.double().log_softmax(-1))).sum(-1)
+    vs, errors = returns.vs.double(), (returns.vs - values).double()
+    thresholds = {
+        "rho_clipped": config.clip_rho_threshold,
+        "c_clipped": config.clip_c_threshold,
+        "pg_rho_clipped": config.clip_pg_rho_threshold,
+    }
+    sums = {name: (rhos > (math.inf if bar is None else bar)).double() for name, bar in thresholds.items()}
+    sums |= {"count": counts, "rho": rhos, "rho_squared": rhos**2, "kl": kl * counts}
+    sums |= {"vs": vs * counts, "vs_squared": vs**2 * counts}
+    sums |= {"error": errors * counts, "error_squared": errors**2 * counts}
+    return {f"sum_of_{name}": value.sum() for name, value in sums.items()}
+
+
+def summarize_vtrace(sums: dict[str, float]) -> dict[str, float | None]:
+    """Values of `VTRACE_COLUMNS` from sums (or from their means, all over the same updates) of `sum_vtrace`.
+
+    * `rho_clipped`, `c_clipped`, `pg_rho_clipped`: share of the steps whose ratio pi / mu is above the clip.
+    * `effective_sample_size`: (sum rho)^2 / (n sum rho^2), the share of the n steps that as many equally weighted ones
+      would be worth: 1 on-policy, 1 / n where one step has all the weight.
+    * `kl`: mean KL(mu || pi) in nats.
+    * `explained_variance`: 1 - Var(vs - V) / Var(vs).
+
+    None where there is nothing to divide by.
+    """
+    total = {name.removeprefix("sum_of_"): value for name, value in sums.items()}
+    n = total["count"]
+    means = {name: _ratio(value, n) for name, value in total.items()}
+    columns = {name: means[name] for name in VTRACE_COLUMNS if name in means}
+    columns["effective_sample_size"] = _ratio(total["rho"] ** 2, n * total["rho_squared"])
+    if n:
+        variance, left = (means[f"{name}_squared"] - means[name] ** 2 for name in ("vs", "error"))
+        # In float64, less than this is rounding: the targets are one number.
+        share_left = _ratio(left, variance) if variance > 1e-12 * means["vs_squared"] else None
+        columns["explained_variance"] = None if share_left is None else 1 - share_left
+    return columns
+
+
+def dead_units_columns(network: nn.Module) -> tuple[str, ...]:
+    """Names of the columns that `measure_features` adds for this network: `dead_units_K` for its K-th ReLU, from 1."""
+    return tuple(f"dead_units_{k}" for k in range(1, len(_relus(network)) + 1))
+
+
+def measure_features(network: AgentNetwork, rollout: Rollout) -> dict[str, float]:
+    """How alive the hidden layers are, found by one more forward pass over a batch on the network's device.
+
+    * `dead_units_K`: share of the units of the K-th ReLU that are 0 on every step of the batch; a unit of a
+      convolution is a channel, and counts as dead if it is 0 everywhere in the image.
+    * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over its units.
+    * `logits_std`: the same of the policy's logits, less their mean over the actions, which has no effect.
+    """
+    outputs: dict[nn.Module, Tensor] = {}
+    hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
+    hooks.append(network.policy.register_forward_pre_hook(lambda head, inputs: outputs.update({head: inputs[0]})))
+    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
+    try:
+        with torch.no_grad():
+            logits = network(inputs, rollout.core_state).policy_logits
+    finally:
+        for hook in hooks:
+            hook.remove()
+    features = outputs.pop(network.policy)
+    if network.lstm is None:
+        features = features[..., : network.torso.num_features]  # without the last action and reward
+    counts = ~rollout.is_reset
+    measured = {
+        "feature_std": _spread(features[:-1][counts]),  # x_0 .. x_{T-1}, as the loss
+        "logits_std": _spread((logits - logits.mean(-1, keepdim=True))[:-1][counts]),
+    }
+    shares = [_share_dead(output) for output in outputs.values()]
+    return measured | dict(zip(dead_units_columns(network), shares, strict=True))
+
+
+def _relus(network: nn.Module) -> list[nn.Module]:
+    return [module for module in network.modules() if isinstance(module, nn.ReLU)]
+
+
+def _share_dead(activations: Tensor) -> float:
+    """Share of the units of [N, units, ...] that are 0 everywhere."""
+    units = activations.movedim(1, 0).flatten(1)
+    return units.eq(0).all(dim=1).double().mean().item()
+
+
+def _spread(values: Tensor) -> float:
+    """Standard deviation over the rows of [N, units], mean over the units."""
+    return values.double().std(0, correction=0).mean().item()
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator else None

@@ -1,0 +1,35 @@
+"""Settings that belong together; `Config` fills from them what was left open."""
+
+from typing import Any
+
+# Unlike the paper and TorchBeast: small batches and so more updates a step, an average of squared gradients that starts
+# at 1 and a light value loss, without which the features of Pong's nearly constant screen die (docs/results.md).
+_ATARI: dict[str, Any] = {
+    "envs_per_actor": 8,
+    "unroll_length": 10,
+    "batch_size": 8,
+    "optimizer": "rmsprop",
+    "learning_rate": 7e-4,
+    "alpha": 0.99,
+    "momentum": 0.0,
+    "epsilon": 8e-4,
+    "rmsprop_start": 1.0,
+    "grad_norm_clipping": 40.0,
+    "discounting": 0.99,
+    "baseline_cost": 0.25,
+    "entropy_cost": 0.01,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "atari": _ATARI,
+    # For small tasks with float observations: as many updates, larger steps.
+    "classic": _ATARI | {"learning_rate": 2e-3},
+    # Table G.1 of arXiv 1802.01561; the optimizer starts as TensorFlow's.
+    "paper": _ATARI
+    | {"envs_per_actor": 1, "unroll_length": 20, "batch_size": 32}
+    | {"learning_rate": 6e-4, "epsilon": 0.01, "baseline_cost": 0.5},
+    # Defaults of TorchBeast's MonoBeast.
+    "torchbeast": _ATARI
+    | {"envs_per_actor": 1, "unroll_length": 80, "batch_size": 8}
+    | {"learning_rate": 4.8e-4, "epsilon": 0.01, "rmsprop_start": 0.0, "baseline_cost": 0.5, "entropy_cost": 6e-4},
+}
