@@ -6,6 +6,7 @@ from pathlib import Path
 
 from monobeast.config import Config
 from monobeast.logs import LOG_COLUMNS
+from monobeast.presets import PRESETS
 from monobeast.rollouts import Rollout
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -16,9 +17,18 @@ def test_every_flag_stands_in_the_table_with_its_default_and_meaning():
         f"| `--{setting.name}` | {'' if setting.default is None else setting.default} | {setting.metadata['help']} |"
         for setting in dataclasses.fields(Config)
     ]
-    rows = [line for line in README.splitlines() if line.startswith("| `--")]
+    table = README.split("| flag | default | meaning |")[1].split("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `--")]
 
     assert [row.replace("\\|", "|") for row in rows] == expected
+
+
+def test_every_preset_stands_in_its_table():
+    table = README.split("## Presets")[1].split("## ")[0]
+    cells = [[f"`--{name}`", *(str(values[name]) for values in PRESETS.values())] for name in PRESETS["atari"]]
+    expected = [f"| {' | '.join(row)} |" for row in cells]
+
+    assert [line for line in table.splitlines() if line.startswith("| `--")] == expected
 
 
 def test_every_logged_column_is_explained():

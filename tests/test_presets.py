@@ -1,0 +1,51 @@
+"""A preset fills what is not given; the environment chooses one where none is named."""
+
+import dataclasses
+import json
+
+import pytest
+
+from monobeast import environments
+from monobeast.__main__ import run_command
+from monobeast.config import Config
+from monobeast.presets import PRESETS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_names_every_setting_that_is_left_open_otherwise(preset):
+    assert PRESETS[preset].keys() == PRESETS["atari"].keys()
+    config = Config(preset=preset)
+
+    assert {name: getattr(config, name) for name in PRESETS[preset]} == PRESETS[preset]
+
+
+def test_what_is_given_goes_before_the_preset():
+    config = Config(preset="paper", learning_rate=0.5)
+
+    assert (config.learning_rate, config.batch_size) == (0.5, 32)
+
+
+@pytest.mark.parametrize(
+    ("env", "preset"), [("ALE/Pong-v5", "atari"), ("PongNoFrameskip-v4", "atari"), ("CartPole-v1", "classic")]
+)
+def test_the_environment_chooses_where_no_preset_is_named(env, preset):
+    assert environments.resolve(Config(env=env)) == environments.resolve(Config(env=env, preset=preset))
+    assert environments.resolve(Config(env=env, preset="torchbeast")).preset == "torchbeast"
+
+
+def test_a_settings_check_holds_for_what_the_preset_brings():
+    with pytest.raises(ValueError, match="--batch_size 8 --envs_per_actor 3: one must divide the other"):
+        environments.resolve(Config(env="CartPole-v1", envs_per_actor=3))
+
+
+def test_a_run_prints_and_records_its_preset_and_what_differs_from_it(tmp_path, capsys):
+    flags = "--num_actors 0 --total_steps 80 --learning_rate 0.5 --env monobeast/Catch-v0 --xpid run".split()
+
+    assert run_command([*flags, "--savedir", str(tmp_path)]) == 0
+
+    line = next(line for line in capsys.readouterr().out.splitlines() if "preset" in line)
+    assert "preset classic: envs_per_actor 8, " in line and "learning_rate 0.5, " in line
+    assert line.endswith("; given in its place: learning_rate")
+    recorded = json.loads((tmp_path / "run" / "meta.json").read_text())["config"]
+    assert recorded["preset"] == "classic" and recorded["learning_rate"] == 0.5
+    assert dataclasses.asdict(Config(**recorded)) == recorded
