@@ -37,6 +37,7 @@ ROWS = [
     "logs",
     "training",
     "evaluation",
+    "recorded_run",
     "__main__",
 ]
 
