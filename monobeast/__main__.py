@@ -1,4 +1,4 @@
-"""The command line: `monobeast train|test ...`; without a subcommand, train.
+"""The command line: `monobeast COMMAND ...`; without a command, train.
 
 Exit codes: 0 the run is complete; 1 it failed; 2 a bad flag or value; 128 + n it was stopped by signal n, with a
 checkpoint once there was an update (130 by Ctrl-C, 143 by SIGTERM).
@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import importlib
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,12 @@ from typing import Any, NoReturn, get_args
 from monobeast import __version__
 from monobeast.config import Config
 
-_COMMANDS = {"train": "train an agent", "test": "play the checkpoint of a run"}
+_MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # their flags are fields of `Config`
+# Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code.
+_FURTHER = {
+    "plot": "draw the returns of runs, with a band over seeds",
+}
+_COMMANDS = _MODES | _FURTHER
 _TEST_ONLY = ("test",)  # groups of flags
 _TEST_TOO = ("environment",)
 _RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed")
@@ -49,6 +55,8 @@ def run_command(argv: list[str]) -> int:
     """Runs one command line, without the program's name; returns its exit code."""
     command, arguments, is_named = _split_command(argv)
     try:
+        if command in _FURTHER:
+            return _run_further(command, arguments)
         chosen = vars(_make_parser(command, takes_all=not is_named).parse_args(arguments))
         return _train(chosen) if command == "train" else _test(chosen)
     except ValueError as error:
@@ -94,6 +102,13 @@ def _test(chosen: dict[str, Any]) -> int:
     return 0
 
 
+def _run_further(command: str, arguments: list[str]) -> int:
+    module = importlib.import_module(f"monobeast.commands.{command.replace('-', '_')}")
+    parser = _Parser(prog=f"monobeast {command}", epilog=_EXIT_CODES, allow_abbrev=False)
+    module.add_arguments(parser)
+    return module.run(parser.parse_intermixed_args(arguments))
+
+
 def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
     """The subcommand, its flags, spelled with underscores, and whether it was named.
 
@@ -101,11 +116,12 @@ def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
     """
     argv = [_with_underscores(argument) for argument in argv]
     if argv and not argv[0].startswith("-"):
-        if argv[0] not in _COMMANDS:
+        command = argv[0].replace("_", "-")
+        if command not in _COMMANDS:
             raise SystemExit(_complain(f"no command {argv[0]}: must be one of {', '.join(_COMMANDS)}"))
-        return argv[0], argv[1:], True
+        return command, argv[1:], True
     mode = _Parser(prog="monobeast", add_help=False, allow_abbrev=False)
-    mode.add_argument("--mode", choices=[*_COMMANDS, "test_render"], default="train")
+    mode.add_argument("--mode", choices=[*_MODES, "test_render"], default="train")
     chosen, rest = mode.parse_known_args(argv)
     if chosen.mode == "test_render":
         return "test", [*rest, "--render"], False
@@ -133,11 +149,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _make_parser(command: str, takes_all: bool) -> _Parser:
     """A parser of a command's fields of `Config`, or of all of them; it yields those alone that were given."""
-    commands = "; ".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
+    commands = "\n".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
     parser = _Parser(
         prog=f"monobeast {command}",
         usage="%(prog)s [flags]",
-        description=f"{commands}. Without a command: train. A switch is turned off by --no_NAME.",
+        description=f"{commands}\n\nWithout a command: train. A switch is turned off by --no_NAME.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,

@@ -38,6 +38,10 @@ ROWS = [
     "training",
     "evaluation",
     "recorded_run",
+    "run_groups",
+    "curves",
+    "figure",
+    "commands",
     "__main__",
 ]
 
@@ -81,6 +85,8 @@ def test_a_file_imports_only_from_rows_above_it(path):
         ("monobeast.__main__", ["torch", "gymnasium", "numpy"]),
         ("monobeast.environments", ["torch"]),
         ("monobeast.vtrace", ["gymnasium"]),
+        ("monobeast.commands.plot", ["torch", "gymnasium", "matplotlib"]),
+        ("monobeast.figure", ["torch", "gymnasium", "matplotlib.pyplot"]),
     ],
 )
 def test_an_import_brings_nothing_that_it_does_not_need(module, absent):

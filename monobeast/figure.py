@@ -1,0 +1,97 @@
+"""The picture of curves: a large panel, smaller ones under it. Needs matplotlib, which is an extra.
+
+It is drawn on a `Figure` of its own: there is no window, no backend and no state that pyplot would keep.
+"""
+
+import math
+import textwrap
+from typing import NamedTuple
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from monobeast.curves import MeanCurve
+
+# Okabe and Ito's colors, which the color-blind can tell apart, without the yellow that is too pale for a line.
+_COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+_GRAY = "#555555"
+_WIDTH, _LARGE_HEIGHT, _SMALL_HEIGHT = 8.0, 4.5, 2.0  # inches
+_LEGEND_WIDTH = 90  # characters: about the large panel's
+_UNITS = [(1e9, "B"), (1e6, "M"), (1e3, "k")]
+
+
+class Panel(NamedTuple):
+    """One pair of axes."""
+
+    title: str
+    curves: list[MeanCurve | None]  # one a group, in the order of the legend; None: this group has none
+
+
+def draw(title: str, x_label: str, labels: list[str], has_band: bool, panels: list[Panel]) -> Figure:
+    """Draws the first panel large, with the legend, and the others in two columns under it, over the same x.
+
+    Args:
+        title: what all curves have in common.
+        x_label: of every panel.
+        labels: of the legend, one a group.
+        has_band: whether there are several seeds to a group, so that the legend has to explain the band.
+        panels: at least one, whose first has a curve for every group.
+    """
+    rows = math.ceil((len(panels) - 1) / 2)
+    figure = Figure(figsize=(_WIDTH, _LARGE_HEIGHT + _SMALL_HEIGHT * rows), dpi=150, layout="constrained")
+    grid = figure.add_gridspec(rows + 1, 2, height_ratios=[_LARGE_HEIGHT] + [_SMALL_HEIGHT] * rows)
+    large = figure.add_subplot(grid[0, :])
+    _draw_panel(large, panels[0])
+    large.set_title(title, loc="left", fontweight="bold", parse_math=False)
+    large.set_ylabel(panels[0].title, color=_GRAY)
+    _add_legend(large, labels, has_band)
+    small = [figure.add_subplot(grid[1 + i // 2, i % 2], sharex=large) for i in range(len(panels) - 1)]
+    for axes, panel in zip(small, panels[1:], strict=True):
+        _draw_panel(axes, panel)
+        axes.set_title(panel.title, loc="left", fontsize="medium", color=_GRAY, parse_math=False)
+        if axes.dataLim.ymin >= 0:
+            axes.set_ylim(bottom=0)  # else a lag between 3.99 and 4 would look like an event
+    for axes in [large, *small[-2:]]:  # those with nothing below them
+        axes.set_xlabel(x_label, color=_GRAY)
+    large.set_xlim(left=0)
+    return figure
+
+
+def short_number(value: float, _position: int | None = None) -> str:
+    """A number as an axis has room for it: 1.5M, 200k, 0.5."""
+    unit, letter = next(((unit, letter) for unit, letter in _UNITS if abs(value) >= unit), (1, ""))
+    return f"{value / unit:.6g}{letter}".replace("-", "\N{MINUS SIGN}")
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    for i, curve in enumerate(panel.curves):
+        if curve is None:
+            continue
+        color = _color(i, len(panel.curves))
+        axes.plot(curve.x, curve.mean, color=color, linewidth=1.6, solid_capstyle="round")
+        if (curve.low < curve.high).any():
+            axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.18, linewidth=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(short_number))
+    axes.grid(color="#e8e8e8", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#bbbbbb")
+    axes.tick_params(color="#bbbbbb", labelcolor=_GRAY, labelsize="small")
+
+
+def _color(i: int, count: int) -> tuple | str:
+    return _COLORS[i] if count <= len(_COLORS) else colormaps["turbo"](i / (count - 1))
+
+
+def _add_legend(axes: Axes, labels: list[str], has_band: bool) -> None:
+    explanation = "line: mean of the seeds; band: their minimum to maximum" if has_band else None
+    texts = [textwrap.fill(label, _LEGEND_WIDTH) for label in labels]
+    sizes = {"fontsize": "small", "title_fontsize": "small"}
+    legend = axes.legend(axes.get_lines(), texts, title=explanation, loc="best", frameon=False, **sizes)
+    legend.set_alignment("left")
+    legend.get_title().set_color(_GRAY)
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a $ in a label is a $
