@@ -75,6 +75,22 @@ class Both(Fixed):
         return True, True
 
 
+class Horizon(Trunc):
+    """As Trunc, but the observation is the same in every step, so that no one can tell when time will be up.
+
+    So the value is 1 / (1 - gamma) everywhere, 10 with gamma 0.9. Were the truncation taken for an end, k steps before
+    it would be worth (1 - gamma^k) / (1 - gamma): with gamma 0.9 and 20 steps, 8.8 at the start, 1.0 in the last step
+    and 6.0 on average. A V that can't tell them apart would settle between that and 6.9, where each target is of one
+    step: 1 / (1 - 0.95 gamma).
+    """
+
+    def __init__(self, horizon=20):
+        super().__init__(n=horizon)
+
+    def observation(self):
+        return np.ones(self.observation_space.shape, np.float32)
+
+
 class Boom(Stub):
     """Raises in step k; in reset, if k is 0; in its constructor, if k is negative."""
 
@@ -247,8 +263,8 @@ def _register(env_id, entry_point, **kwargs):
         gymnasium.register(env_id, entry_point, kwargs=kwargs)
 
 
-_CLASSES = (Fixed, Trunc, Both, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant, Echo)
-for _class in (*_CLASSES, OddSpaces):
+_CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
+for _class in (*_CLASSES, Echo, OddSpaces):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)

@@ -55,6 +55,14 @@ def test_the_observation_after_an_end_by_time_is_the_final_one_and_the_next_is_t
     assert played.observation[:, 0, 0].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
 
 
+def test_with_a_horizon_nothing_seen_tells_the_step_and_time_alone_ends_an_episode():
+    played = play(stub("Horizon-v0", horizon=3), 8)
+
+    assert (played.observation == 1).all()
+    assert (where(played.is_first), where(played.done), where(played.terminal)) == ([0, 4, 8], [3, 7], [])
+    assert played.reward[:, 0].tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize("length", [5, 100])
 def test_transitions_that_are_no_reset_steps_pair_observations_one_apart(length):
     played = play(stub("Counter-v0", terminate_at=length), 3 * length)

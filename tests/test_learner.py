@@ -73,6 +73,20 @@ def test_an_episode_cut_by_truncation_has_the_targets_of_one_cut_by_the_unroll()
         torch.testing.assert_close(one[:3], other, **TOLERANCE)
 
 
+def test_where_only_time_runs_out_the_endless_value_is_right_everywhere():
+    (rollout,) = collect("{}", unroll_length=41, env="Horizon-v0")  # two episodes and the reset step between them
+    log_rhos = torch.zeros(41, 1).masked_fill(rollout.is_reset, -torch.inf)
+    endless = torch.full((42, 1), 10.0)
+
+    right = compute_returns(rollout, log_rhos, endless, CONFIG)
+    wrong = compute_returns(rollout._replace(terminal=rollout.done), log_rhos, endless, CONFIG)
+
+    torch.testing.assert_close(right.vs, endless[:-1], **TOLERANCE)
+    # The numbers of the environment's docstring: a truncation taken for an end.
+    first, last, mean = wrong.vs[0, 0], wrong.vs[19, 0], wrong.vs[:20].mean()
+    assert [round(value.item(), 1) for value in (first, last, mean)] == [8.8, 1.0, 6.0]
+
+
 def test_a_terminated_episode_has_no_value_after_its_end():
     (rollout,) = collect('{"terminate_at": 3}', unroll_length=4)
 
