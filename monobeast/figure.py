@@ -5,7 +5,7 @@ It is drawn on a `Figure` of its own: there is no window, no backend and no stat
 
 import math
 import textwrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -18,7 +18,9 @@ from monobeast.curves import MeanCurve
 _COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 _GRAY = "#555555"
 _WIDTH, _LARGE_HEIGHT, _SMALL_HEIGHT = 8.0, 4.5, 2.0  # inches
-_LEGEND_WIDTH = 90  # characters: about the large panel's
+_LINE_HEIGHT = 0.21  # inches, of the legend
+_LEGEND_WIDTH = 115  # characters: about the large panel's
+_SHORT_LEGEND = (5, 60)  # lines, characters: beyond it hardly any curves leave room for it
 _UNITS = [(1e9, "B"), (1e6, "M"), (1e3, "k")]
 
 
@@ -46,7 +48,7 @@ def draw(title: str, x_label: str, labels: list[str], has_band: bool, panels: li
     _draw_panel(large, panels[0])
     large.set_title(title, loc="left", fontweight="bold", parse_math=False)
     large.set_ylabel(panels[0].title, color=_GRAY)
-    _add_legend(large, labels, has_band)
+    _add_legend(figure, large, labels, has_band)
     small = [figure.add_subplot(grid[1 + i // 2, i % 2], sharex=large) for i in range(len(panels) - 1)]
     for axes, panel in zip(small, panels[1:], strict=True):
         _draw_panel(axes, panel)
@@ -86,11 +88,18 @@ def _color(i: int, count: int) -> tuple | str:
     return _COLORS[i] if count <= len(_COLORS) else colormaps["turbo"](i / (count - 1))
 
 
-def _add_legend(axes: Axes, labels: list[str], has_band: bool) -> None:
-    explanation = "line: mean of the seeds; band: their minimum to maximum" if has_band else None
+def _add_legend(figure: Figure, axes: Axes, labels: list[str], has_band: bool) -> None:
+    """Puts a short legend where the curves leave room for it, and a long one below all panels."""
     texts = [textwrap.fill(label, _LEGEND_WIDTH) for label in labels]
-    sizes = {"fontsize": "small", "title_fontsize": "small"}
-    legend = axes.legend(axes.get_lines(), texts, title=explanation, loc="best", frameon=False, **sizes)
+    look: dict[str, Any] = {"frameon": False, "fontsize": "small", "title_fontsize": "small"}
+    if has_band:
+        look["title"] = "line: mean of the seeds; band: their minimum to maximum"
+    num_lines = "\n".join(texts).count("\n") + 1
+    if num_lines <= _SHORT_LEGEND[0] and max(map(len, texts)) <= _SHORT_LEGEND[1]:
+        legend = axes.legend(axes.get_lines(), texts, loc="best", **look)
+    else:
+        figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * (num_lines + has_band))
+        legend = figure.legend(axes.get_lines(), texts, loc="outside lower left", **look)
     legend.set_alignment("left")
     legend.get_title().set_color(_GRAY)
     for text in legend.get_texts():

@@ -35,7 +35,9 @@ def bands(axes):
 
 
 def legend(figure):
-    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    """The legend's texts, unwrapped; a long one stands below all panels."""
+    box = figure.axes[0].get_legend() or figure.legends[0]
+    return [text.get_text().replace("\n", " ") for text in box.get_texts()]
 
 
 def plot_command(capfd, *arguments):
@@ -187,6 +189,17 @@ def test_given_labels_name_the_curves_in_their_order_and_are_no_mathematics(tmp_
 
     assert legend(figure) == ["cheap $x_$", "large"]
     figure.savefig(os.devnull, format="svg")
+
+
+def test_a_long_legend_stands_below_the_panels(tmp_path):
+    write_run(tmp_path / "a", batch_size=8)
+    write_run(tmp_path / "b", batch_size=32)
+
+    figure = figure_of(tmp_path / "a", tmp_path / "b", "--label", "word " * 50, "--label", "b")
+
+    figure.draw_without_rendering()
+    assert legend(figure) == [("word " * 50).strip(), "b"]
+    assert figure.legends[0].get_window_extent().y1 < figure.axes[0].get_tightbbox().y0
 
 
 def test_panels_draw_the_columns_that_a_run_has(tmp_path):
