@@ -78,7 +78,7 @@ def _train(chosen: dict[str, Any]) -> int:
     config = Config(**chosen)  # refused before the seconds that torch takes to import
     from monobeast import training
 
-    result = training.run(training.prepare(config))
+    result = training.run(training.prepare(config, given=set(chosen)))
     return {"complete": 0, "failed": 1, "stopped": 128 + (result.signal or 0)}[result.state]
 
 

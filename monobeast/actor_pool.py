@@ -40,10 +40,10 @@ class _Seat:
     Every slot is either waiting here, under way to the actor and back, or, for the moment of a copy, with the learner.
     """
 
-    def __init__(self, index: int, slots: list[int]) -> None:
+    def __init__(self, index: int, slots: list[int], first_generation: int) -> None:
         self.index = index
         self.slots = slots
-        self.generation = -1
+        self.next_generation = first_generation
         self.made_environment = False
         self.process: WatchedProcess | None = None
         self.free_queue: SlotQueue | None = None
@@ -55,7 +55,7 @@ class _Seat:
 
     def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
         """Starts the next generation with fresh pipes and all slots."""
-        self.generation = task.generation
+        self.next_generation = task.generation + 1
         self.free_queue, self.full_queue = SlotQueue(), SlotQueue()
         arguments = (task, store, self.free_queue, self.full_queue)
         self.process = WatchedProcess(context.Process(target=run_actor, args=arguments, name=f"actor-{self.index}"))
@@ -96,7 +96,12 @@ class ActorPool:
     """
 
     def __init__(
-        self, config: Config, spaces: Spaces, core_state: tuple[Tensor, ...], weights: SharedWeights
+        self,
+        config: Config,
+        spaces: Spaces,
+        core_state: tuple[Tensor, ...],
+        weights: SharedWeights,
+        first_generation: int = 0,
     ) -> None:
         """Allocates the shared memory; no process starts before the pool is entered.
 
@@ -105,6 +110,7 @@ class ActorPool:
             spaces: Of one environment.
             core_state: Of the actors' networks; gives the shape of the recurrent state.
             weights: Where the actors take their weights.
+            first_generation: Of the actors, which gives them their seeds.
         """
         self._config, self._spaces, self._weights = config, spaces, weights
         columns = config.num_buffers * config.envs_per_actor
@@ -112,7 +118,9 @@ class ActorPool:
         self._store = store.map(lambda tensor: tensor.share_memory_())
         self._staging = make_staging(config, spaces, core_state)
         slots = range(config.num_buffers)
-        self._seats = [_Seat(i, list(slots[i :: config.num_actors])) for i in range(config.num_actors)]
+        self._seats = [
+            _Seat(i, list(slots[i :: config.num_actors]), first_generation) for i in range(config.num_actors)
+        ]
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
         self._turns = itertools.count(1)
         self._last_look = time.monotonic()
@@ -218,7 +226,7 @@ class ActorPool:
         self._start(seat)
 
     def _start(self, seat: _Seat) -> None:
-        task = ActorTask(self._config, self._spaces, seat.index, seat.generation + 1, self._weights)
+        task = ActorTask(self._config, self._spaces, seat.index, seat.next_generation, self._weights)
         try:
             seat.start(self._context, task, self._store)
         except (EOFError, OSError) as error:  # the fork server died meanwhile, or there is no descriptor left

@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, and safe to open."""
 
+import logging
 import os
 import zipfile
 from pathlib import Path
@@ -7,12 +8,19 @@ from typing import Any
 
 import torch
 
+from monobeast.config import Config
+
 FILE_NAME = "checkpoint.pt"
+PREVIOUS_FILE_NAME = "checkpoint.previous.pt"
 _FORMAT_VERSION = 1
+
+logger = logging.getLogger(__name__)
 
 
 def save(folder: Path, content: dict[str, Any]) -> None:
     """Writes `content` as the folder's checkpoint; at every moment the folder holds a whole one, the old or the new.
+
+    The one before is kept as `checkpoint.previous.pt`.
 
     Args:
         folder: Of the run.
@@ -24,6 +32,8 @@ def save(folder: Path, content: dict[str, Any]) -> None:
             torch.save({"format_version": _FORMAT_VERSION, **content}, file)
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            _keep(path, folder / PREVIOUS_FILE_NAME)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -31,14 +41,25 @@ def save(folder: Path, content: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The folder's checkpoint, its tensors on the CPU.
+    """The folder's checkpoint, its tensors on the CPU; the one before, with a warning, where the newest is damaged.
 
     Raises:
         ValueError: there is none, it is not a checkpoint, or it is of another format; the message names the path.
     """
-    path = folder / FILE_NAME
-    if not path.exists():
+    path, previous = folder / FILE_NAME, folder / PREVIOUS_FILE_NAME
+    if not path.exists() and not previous.exists():
         raise ValueError(f"no checkpoint at {path}")
+    try:
+        return _read(path)
+    except ValueError as error:
+        if not previous.exists():
+            raise
+        content = _read(previous)
+        logger.warning("%s; %s is used in its place", error, previous.name)
+        return content
+
+
+def _read(path: Path) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):  # torch.load would try it as the pickle that old checkpoints were
         raise ValueError(f"{path} is not a checkpoint: not an archive, or cut off")
     try:
@@ -49,6 +70,30 @@ def load(folder: Path) -> dict[str, Any]:
     if version != _FORMAT_VERSION:
         raise ValueError(f"{path} is not a checkpoint of format {_FORMAT_VERSION}: its format is {version}")
     return content
+
+
+def read_config(content: dict[str, Any], folder: Path) -> Config:
+    """The settings of the run that a checkpoint is of.
+
+    Raises:
+        ValueError: they are of another version of this package; the message names the folder.
+    """
+    try:
+        return Config(**content["config"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the checkpoint in {folder} is none that this version can read: {error}") from error
+
+
+def _keep(path: Path, kept: Path) -> None:
+    """Gives a file a second name, in place of an older file of that name."""
+    link = kept.with_name(kept.name + ".partial")
+    link.unlink(missing_ok=True)  # left by a process that was killed
+    try:
+        os.link(path, link)
+    except OSError:  # a file system without links: for a moment there is the previous one alone, which `load` takes
+        os.replace(path, kept)
+    else:
+        os.replace(link, kept)
 
 
 def _sync_folder(folder: Path) -> None:

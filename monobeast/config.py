@@ -61,6 +61,7 @@ class Config:
     env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
     preset: str | None = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
     xpid: str | None = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
+    resume: bool = _flag(False, "run", "go on with the run --xpid where its checkpoint is; a setting that is given takes the place of the run's")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
     total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
     max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
@@ -145,6 +146,8 @@ class Config:
             raise ValueError(f"--env_kwargs {self.env_kwargs}: must be a JSON object, such as '{{\"key\": 1}}'")
 
     def _check_pairs(self) -> None:
+        if self.resume and self.xpid is None:
+            raise ValueError("--resume: needs --xpid, the name of the run to go on with")
         columns, batch = self.envs_per_actor, self.batch_size
         if columns and batch and columns % batch and batch % columns:
             raise ValueError(

@@ -47,11 +47,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
     asked = Config(**chosen)
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = checkpoint.load(folder)
-    try:
-        trained = Config(**content["config"])
-        step, weights = content["learner"]["step"], content["learner"]["network"]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"the checkpoint in {folder} is none that this version can read: {error}") from error
+    trained = checkpoint.read_config(content, folder)
+    step, weights = content["learner"]["step"], content["learner"]["network"]
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     config = _merge(trained, asked, chosen)

@@ -19,10 +19,15 @@ class InlineActor:
     num_restarts = 0
 
     def __init__(
-        self, config: Config, spaces: Spaces, core_state: tuple[Tensor, ...], weights: SharedWeights
+        self,
+        config: Config,
+        spaces: Spaces,
+        core_state: tuple[Tensor, ...],
+        weights: SharedWeights,
+        first_generation: int = 0,
     ) -> None:
         """Takes what `ActorPool` takes."""
-        self._task = ActorTask(config, spaces, index=0, generation=0, weights=weights)
+        self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights)
         self._staging = make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
 

@@ -1,6 +1,5 @@
 """What a run says: `logs.csv`, `episodes.csv`, the console and `out.log`."""
 
-import csv
 import datetime
 import logging
 import math
@@ -14,6 +13,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
+from monobeast.csv_file import CsvFile
 from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
 from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
@@ -102,12 +102,28 @@ class Averages:
 
 
 class RunLog:
-    """Collects what updates and episodes gave, and writes a row an interval. A context manager."""
+    """Collects what updates and episodes gave, and writes a row an interval. A context manager.
 
-    def __init__(self, folder: Path, network: nn.Module, total_steps: int, interval_s: float) -> None:
+    Args:
+        folder: Of the run.
+        network: Its layers are columns of `logs.csv`.
+        total_steps: What progress is measured by.
+        interval_s: Seconds between two rows.
+        state: What `state_dict` gave at `state["step"]`, where an earlier start is gone on with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        network: nn.Module,
+        total_steps: int,
+        interval_s: float,
+        state: dict[str, Any] | None = None,
+    ) -> None:
         self._columns = (*LOG_COLUMNS, *dead_units_columns(network))
-        self._rows = _CsvFile(folder / "logs.csv", self._columns)
-        self._episode_rows = _CsvFile(folder / "episodes.csv", EPISODE_COLUMNS)
+        up_to_step = state["step"] if state else None
+        self._rows = CsvFile(folder / "logs.csv", self._columns, up_to_step)
+        self._episode_rows = CsvFile(folder / "episodes.csv", EPISODE_COLUMNS, up_to_step)
         self._total_steps = total_steps
         self._interval_s = interval_s
         self._averages = Averages()
@@ -118,6 +134,11 @@ class RunLog:
         self.last_step = 0  # of the last row
         self.environment_steps = 0
         self.num_episodes = 0
+        if state:
+            self._recent_returns.extend(state["recent_returns"])
+            self._start -= state["seconds"]
+            self.last_step = state["step"]
+            self.environment_steps, self.num_episodes = state["environment_steps"], state["num_episodes"]
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +146,16 @@ class RunLog:
     def __exit__(self, *_: object) -> None:
         self._rows.close()
         self._episode_rows.close()
+
+    def state_dict(self, step: int) -> dict[str, Any]:
+        """Plain values with which a later start goes on at `step`."""
+        return {
+            "step": step,
+            "seconds": time.monotonic() - self._start,
+            "environment_steps": self.environment_steps,
+            "num_episodes": self.num_episodes,
+            "recent_returns": list(self._recent_returns),
+        }
 
     @property
     def mean_return(self) -> float | None:
@@ -197,25 +228,6 @@ class RunLog:
             parts.append(f"loss {row['total_loss']:.3f}, entropy {row['entropy']:.3f}")
             parts.append(f"lag {row['policy_lag_mean']:.1f}")
         return ", ".join(parts)
-
-
-class _CsvFile:
-    """A CSV file with one header; cells of None stay empty."""
-
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
-        self._file = open(path, "w", newline="")
-        self._writer = csv.writer(self._file)
-        self._writer.writerow(columns)
-        self.flush()
-
-    def write(self, cells: Any) -> None:
-        self._writer.writerow([f"{cell:.15g}" if isinstance(cell, float) else cell for cell in cells])
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _mean(values: list) -> float | None:

@@ -16,14 +16,24 @@ import torch
 from monobeast.config import Config
 
 FILE_NAME = "meta.json"
+# What is kept of a start when the run is gone on with.
+_HISTORY = ("start", "end", "state", "step", "command_line", "git_commit", "resumed_from_step", "changes")
 _PACKAGES = ("torch", "gymnasium", "ale-py", "numpy")
 
 
 class Metadata:
-    """The file `meta.json` of one run; rewritten whole at every change."""
+    """The file `meta.json` of one run; rewritten whole at every change.
 
-    def __init__(self, folder: Path, config: Config) -> None:
-        """Writes the configuration (resolved) and where and with what it runs."""
+    Args:
+        folder: Of the run.
+        config: Resolved.
+        resumed_from: The step of the checkpoint with which an earlier start is gone on with.
+        changes: Settings that are not what they were at the start before: name, values before and now.
+    """
+
+    def __init__(
+        self, folder: Path, config: Config, resumed_from: int | None = None, changes: dict[str, Any] | None = None
+    ) -> None:
         self._path = folder / FILE_NAME
         self._content: dict[str, Any] = {
             "config": dataclasses.asdict(config),
@@ -39,12 +49,23 @@ class Metadata:
             "end": None,
             "state": "running",
         }
+        if resumed_from is not None:
+            self._content |= {"resumed_from_step": resumed_from, "changes": changes, "history": self._read_history()}
         self._write()
 
     def finish(self, state: str, **results: Any) -> None:
         """Records the end: `state` is complete, stopped or failed; `results` are numbers and texts."""
         self._content |= {"end": _now(), "state": state, **results}
         self._write()
+
+    def _read_history(self) -> list[dict[str, Any]]:
+        """The starts before this one, the oldest first."""
+        try:
+            before = json.loads(self._path.read_text())
+            history = before.pop("history", [])
+        except (OSError, ValueError, AttributeError):
+            return []  # a damaged file is no reason not to go on
+        return [*history, {name: before[name] for name in _HISTORY if name in before}]
 
     def _write(self) -> None:
         partial = self._path.with_suffix(".partial")

@@ -3,6 +3,8 @@
 import datetime
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _LATEST = "latest"
@@ -24,7 +26,8 @@ def create(savedir: str, xpid: str) -> Path:
         folder.mkdir(parents=True)
     except FileExistsError:
         if folder.exists():
-            raise ValueError(f"--xpid {xpid}: in use, {folder} exists; choose another name") from None
+            hint = "choose another name, or go on with it by --resume"
+            raise ValueError(f"--xpid {xpid}: in use, {folder} exists; {hint}") from None
         raise ValueError(f"--savedir {savedir}: a file is in the way of {folder}") from None
     except OSError as error:
         raise ValueError(f"--savedir {savedir}: cannot make {folder}: {error.strerror}") from None
@@ -53,6 +56,31 @@ def link_latest(folder: Path) -> None:
         os.replace(partial, link)  # at no moment is there no link
     except OSError:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training in `folder`; the kernel lets go of it whatever ends this process.
+
+    Raises:
+        ValueError: another one does.
+    """
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"--xpid {folder.name}: another process is training in {folder}") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def remove(folder: Path) -> None:

@@ -34,6 +34,11 @@ def network_seed(seed: int) -> int:
     return _spread(seed, _LEARNER, _TRAINING, _SAMPLING)
 
 
+def first_generation(num_resumes: int) -> int:
+    """The generation with which a start counts on: no generation of the starts before it comes again."""
+    return num_resumes << _GENERATION_BITS
+
+
 def environment_seeds(seed: int, actor: int, generation: int, num_envs: int) -> list[int]:
     """The seeds of one actor's environments.
 

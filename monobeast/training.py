@@ -5,11 +5,11 @@ import os
 import time
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import checkpoint, environments, run_folder, seeding
+from monobeast import checkpoint, environments, resumption, run_folder, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.environments import Spaces
@@ -42,6 +42,8 @@ class Run(NamedTuple):
     config: Config  # resolved: nothing is left to be chosen
     spaces: Spaces
     network: AgentNetwork  # initialized, on the learner's device
+    saved: dict[str, Any] | None = None  # the checkpoint to go on with
+    changes: resumption.Changes | None = None  # of settings, since that checkpoint
 
 
 def train(config: Config) -> Result:
@@ -57,12 +59,22 @@ def train(config: Config) -> Result:
     return run(prepare(config))
 
 
-def prepare(config: Config) -> Run:
+def prepare(config: Config, given: set[str] | None = None) -> Run:
     """Checks what `Config` alone cannot, before any process starts or file is made; resolves what was left open.
 
+    Args:
+        config: With `resume`, what is not given in it is as the run had it.
+        given: Names of the settings that count as given then; None for those that are not at their default.
+
     Raises:
-        ValueError: the environment or network cannot be made, or there is no such device.
+        ValueError: the environment or network cannot be made, or there is no such device; no run to resume, or one
+            that cannot go on with these settings.
     """
+    saved = changes = None
+    if config.resume:
+        folder = run_folder.find(config.savedir, config.xpid)
+        saved = checkpoint.load(folder)
+        config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
     if config.num_actors > 0:
         check_main_script()
     config = environments.resolve(config)
@@ -79,7 +91,19 @@ def prepare(config: Config) -> Run:
     with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
         torch.manual_seed(seeding.network_seed(config.seed))
         network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
-    return Run(config, spaces, network.to(config.device))
+    if saved:
+        _check_weights(network, saved, config)
+    return Run(config, spaces, network.to(config.device), saved, changes)
+
+
+def _check_weights(network: AgentNetwork, saved: dict[str, Any], config: Config) -> None:
+    """Raises ValueError unless the saved weights are of a network for these spaces."""
+    saved_shapes, own_shapes = (
+        {name: tensor.shape for name, tensor in state.items()}
+        for state in (saved["learner"]["network"], network.state_dict())
+    )
+    if saved_shapes != own_shapes:
+        raise ValueError(f"--resume: the weights of {config.xpid} do not fit the spaces of {config.env} as it is now")
 
 
 def run(prepared: Run) -> Result:
@@ -89,11 +113,14 @@ def run(prepared: Run) -> Result:
         ValueError: the run's name is in use, or its folder cannot be made.
     """
     config = prepared.config
+    if prepared.saved and prepared.saved["learner"]["step"] >= config.total_steps:
+        return _already_complete(prepared)
     threads_before = torch.get_num_threads()
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
-        folder = run_folder.create(config.savedir, config.xpid)
-        with console(folder / "out.log"), _open_log(prepared, folder) as log:
-            metadata = Metadata(folder, config)
+        make_folder = run_folder.find if config.resume else run_folder.create
+        folder = make_folder(config.savedir, config.xpid)
+        with run_folder.held(folder), console(folder / "out.log"), _open_log(prepared, folder) as log:
+            metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
             logger.info("%s", _describe_preset(config))
             session = _Session(prepared, folder, log, stop)
@@ -109,9 +136,29 @@ def run(prepared: Run) -> Result:
     return Result(folder, state, step, mean_return, stop.received)
 
 
+def _already_complete(prepared: Run) -> Result:
+    folder = run_folder.find(prepared.config.savedir, prepared.config.xpid)
+    step, returns = prepared.saved["learner"]["step"], prepared.saved["log"]["recent_returns"]
+    with console(folder / "out.log"):
+        hint = "a larger --total_steps goes on"
+        logger.info("complete at step %s already; %s; the run is in %s", f"{step:,}", hint, folder)
+    return Result(folder, "complete", step, sum(returns) / len(returns) if returns else None, None)
+
+
 def _open_log(prepared: Run, folder: Path) -> RunLog:
     config = prepared.config
-    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s)
+    state = prepared.saved["log"] if prepared.saved else None
+    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state)
+
+
+def _open_metadata(prepared: Run, folder: Path) -> Metadata:
+    if prepared.saved is None:
+        return Metadata(folder, prepared.config)
+    for name, (before, now) in prepared.changes.items():
+        logger.info("--%s: %s, was %s", name, now, before)
+    step = prepared.saved["learner"]["step"]
+    logger.info("resumed at step %s", f"{step:,}")
+    return Metadata(folder, prepared.config, step, prepared.changes)
 
 
 def _describe(config: Config, folder: Path) -> str:
@@ -134,9 +181,20 @@ class _Session:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         self.learner = Learner(prepared.network, self.config)
+        self.num_resumes = self.restarts_before = 0
+        if prepared.saved:
+            self.learner.load_state_dict(prepared.saved["learner"])
+            self.num_resumes = prepared.saved["num_resumes"] + 1
+            self.restarts_before = prepared.saved["actor_restarts"]
         self.weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
         source = InlineActor if self.config.num_actors == 0 else ActorPool
-        self.actors = source(self.config, prepared.spaces, prepared.network.initial_state(1), self.weights)
+        core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
+        self.actors = source(self.config, prepared.spaces, core_state, self.weights, generation)
+
+    @property
+    def num_restarts(self) -> int:
+        """Of actors, since the run began."""
+        return self.restarts_before + self.actors.num_restarts
 
     def train(self) -> str:
         """Runs the loop to its end; says whether that is complete, stopped or failed."""
@@ -169,7 +227,7 @@ class _Session:
                     run_folder.link_latest(self.folder)
             now = time.monotonic()
             if self.log.is_due or self.learner.step >= self.config.total_steps:
-                self.log.write_row(self.learner, self.actors.num_restarts, batch)
+                self.log.write_row(self.learner, self.num_restarts, batch)
             if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
                 self._save()
                 last_save = now
@@ -188,7 +246,7 @@ class _Session:
             return state
         try:
             if self.log.last_step < self.learner.step:
-                self.log.write_row(self.learner, self.actors.num_restarts)
+                self.log.write_row(self.learner, self.num_restarts)
             self._save()
         except Exception:
             logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())
@@ -203,8 +261,9 @@ class _Session:
         content = {
             "config": dataclasses.asdict(self.config),
             "learner": self.learner.state_dict(),
-            "environment_steps": self.log.environment_steps,
-            "episodes": self.log.num_episodes,
+            "log": self.log.state_dict(self.learner.step),
+            "actor_restarts": self.num_restarts,
+            "num_resumes": self.num_resumes,
         }
         checkpoint.save(self.folder, content)
 

@@ -15,6 +15,7 @@ PACKAGE = Path(monobeast.__file__).parent
 ROWS = [
     "vtrace",
     "losses",
+    "atari_scores",
     "registration",
     "presets",
     "config",
@@ -32,7 +33,9 @@ ROWS = [
     "actor_pool",
     "inline_actor",
     "checkpoint",
+    "resumption",
     "run_folder",
+    "csv_file",
     "metadata",
     "logs",
     "training",

@@ -1,0 +1,50 @@
+"""Going on with an earlier run: which settings may change, and what became of each."""
+
+import dataclasses
+from typing import Any
+
+from monobeast.config import Config
+
+# What the weights, the optimizer's state or the meaning of the curve hang on.
+_FIXED = (
+    *("env", "full_action_space", "network", "use_lstm"),  # shapes of the network
+    *("optimizer", "momentum"),  # what the optimizer's state holds
+    *("seed", "preset"),  # what the run is
+)
+# Chosen for a number of actors: chosen anew when that changes.
+_BY_NUM_ACTORS = ("num_buffers", "num_learner_threads")
+_NO_CHANGE = ("resume", "xpid", "savedir")  # they say which run is meant
+
+Changes = dict[str, tuple[Any, Any]]
+
+
+def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[Config, Changes]:
+    """The settings with which a run goes on: the saved ones, but for what was given.
+
+    Args:
+        saved: Of the checkpoint, resolved.
+        asked: What is asked for now.
+        given: Names of the settings that were given; those that are not at their default where it is None.
+
+    Returns:
+        The settings, and for each that changed its value before and now. What is None now is still to be chosen.
+
+    Raises:
+        ValueError: a setting that cannot change; the message names it with both values.
+    """
+    if given is None:
+        given = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
+    values = {name: getattr(asked, name) for name in given}
+    changes = {
+        name: (getattr(saved, name), value)
+        for name, value in values.items()
+        if name not in _NO_CHANGE and value != getattr(saved, name)
+    }
+    for name in _FIXED:
+        if name in changes:
+            before, now = changes[name]
+            raise ValueError(f"--{name} {now}: cannot change on --resume, the run began with {before}")
+    if "num_actors" in changes:
+        values |= {name: None for name in _BY_NUM_ACTORS if name not in given}
+    values |= {"resume": True, "savedir": asked.savedir, "xpid": asked.xpid}
+    return dataclasses.replace(saved, **values), changes

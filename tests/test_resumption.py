@@ -1,0 +1,273 @@
+"""Going on with a run: what stays, what may change, what is refused."""
+
+import csv
+import dataclasses
+import json
+import os
+
+import pytest
+import torch
+
+from monobeast import checkpoint, resumption, run_folder, seeding
+from monobeast.__main__ import run_command
+from monobeast.config import Config
+from monobeast.csv_file import CsvFile
+from monobeast.training import train
+
+SETTINGS = {
+    **{"env": "monobeast/Catch-v0", "num_actors": 0, "seed": 3, "xpid": "run"},
+    **{"envs_per_actor": 2, "batch_size": 2, "log_interval_s": 0.01, "num_learner_threads": 1},
+}
+
+
+def begin(tmp_path, **settings):
+    return train(Config(**SETTINGS | {"total_steps": 400, "savedir": str(tmp_path)} | settings))
+
+
+def go_on(tmp_path, **settings):
+    return train(Config(resume=True, xpid="run", savedir=str(tmp_path), **settings))
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_resumed_run_goes_on_from_its_checkpoint(tmp_path):
+    folder = begin(tmp_path).folder
+    before = checkpoint.load(folder)
+
+    result = go_on(tmp_path, total_steps=800)
+
+    after = checkpoint.load(folder)
+    assert (result.state, result.step) == ("complete", 800)
+    assert after["learner"]["num_updates"] == 2 * before["learner"]["num_updates"] == 40
+    optimizer = after["learner"]["optimizer"]["state"]
+    assert all(state["step"] == 40 for state in optimizer.values())  # its averages went on
+    assert after["log"]["num_episodes"] > before["log"]["num_episodes"]
+    assert after["log"]["seconds"] > before["log"]["seconds"]
+    assert (before["num_resumes"], after["num_resumes"]) == (0, 1)
+
+
+def test_the_learning_rate_goes_on_where_its_line_is(tmp_path):
+    folder = begin(tmp_path, learning_rate=0.5).folder
+    go_on(tmp_path, total_steps=800)
+
+    rates = {int(row["step"]): float(row["learning_rate"]) for row in rows_of(folder / "logs.csv")}
+
+    assert rates[400] == 0 and rates[420] == pytest.approx(0.5 * 380 / 800) and rates[800] == 0
+
+
+def test_files_go_on_with_one_header_and_rising_steps(tmp_path):
+    folder = begin(tmp_path).folder
+    before = {name: rows_of(folder / name) for name in ("logs.csv", "episodes.csv")}
+
+    go_on(tmp_path, total_steps=800)
+
+    for name, rows in before.items():
+        after = rows_of(folder / name)
+        steps = [int(row["step"]) for row in after]
+        assert after[: len(rows)] == rows and len(after) > len(rows)
+        assert steps == sorted(steps) and steps[-1] > 400
+    assert [int(row["episodes"]) for row in rows_of(folder / "logs.csv")][-1] == len(rows_of(folder / "episodes.csv"))
+    assert "resumed at step 400" in (folder / "out.log").read_text()
+
+
+def test_rows_beyond_the_checkpoint_and_a_half_written_line_are_dropped(tmp_path):
+    path = tmp_path / "logs.csv"
+    path.write_bytes(b"step,loss\n10,1.5\n20,2.5\n30,3.5\n40,4.\n" b"4")
+
+    file = CsvFile(path, ("step", "loss"), up_to_step=30)
+    file.write((50, None))
+    file.close()
+
+    assert path.read_text().splitlines() == ["step,loss", "10,1.5", "20,2.5", "30,3.5", "50,"]
+
+
+@pytest.mark.parametrize("end", [b"\0\0\0\0", b"\0\0\n", b"x,y\n", b'"30', b"\xff\xfe\n"])
+def test_a_damaged_end_of_a_file_is_dropped(tmp_path, end):
+    path = tmp_path / "logs.csv"
+    path.write_bytes(b"step,loss\n10,1.5\n" + end)
+
+    CsvFile(path, ("step", "loss"), up_to_step=30).close()
+
+    assert path.read_text().splitlines() == ["step,loss", "10,1.5"]
+
+
+def test_columns_that_came_since_are_empty_in_the_rows_before(tmp_path):
+    path = tmp_path / "logs.csv"
+    path.write_text("step,loss,gone\n10,1.5,7\n")
+
+    CsvFile(path, ("step", "new", "loss"), up_to_step=30).close()
+
+    assert path.read_text().splitlines() == ["step,new,loss", "10,,1.5"]
+
+
+def test_a_file_that_was_lost_begins_anew(tmp_path):
+    folder = begin(tmp_path).folder
+    (folder / "episodes.csv").unlink()
+    (folder / "meta.json").write_text("{")
+
+    go_on(tmp_path, total_steps=800)
+
+    assert min(int(row["step"]) for row in rows_of(folder / "episodes.csv")) > 400
+    assert json.loads((folder / "meta.json").read_text())["history"] == []
+
+
+def test_changes_are_printed_and_recorded_and_all_else_is_as_it_was(tmp_path):
+    folder = begin(tmp_path, entropy_cost=0.5, learning_rate=0.25).folder
+
+    go_on(tmp_path, total_steps=800, learning_rate=0.125, num_actors=1)
+    go_on(tmp_path, total_steps=900)
+
+    meta = json.loads((folder / "meta.json").read_text())
+    config = meta["config"]
+    assert (config["entropy_cost"], config["learning_rate"], config["seed"]) == (0.5, 0.125, 3)
+    assert (config["num_actors"], config["num_buffers"]) == (1, 2)  # chosen for one actor
+    assert meta["changes"] == {"total_steps": [800, 900]} and meta["resumed_from_step"] == 800
+    first, second = meta["history"]
+    assert first["step"] == 400 and "changes" not in first
+    assert second["changes"] == {"total_steps": [400, 800], "learning_rate": [0.25, 0.125], "num_actors": [0, 1]}
+    assert "--learning_rate: 0.125, was 0.25" in (folder / "out.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": "CartPole-v1"},
+        {"network": "deep"},
+        {"use_lstm": True},
+        {"optimizer": "adam"},
+        {"momentum": 0.5},
+        {"seed": 4},
+        {"preset": "paper"},
+    ],
+    ids=str,
+)
+def test_what_cannot_change_is_refused_by_name(tmp_path, change):
+    folder = begin(tmp_path).folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    ((name, value),) = change.items()
+
+    with pytest.raises(ValueError, match=f"--{name} {value}: cannot change on --resume, the run began with "):
+        go_on(tmp_path, **change)
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_space_that_has_changed_is_refused(tmp_path):
+    settings = {"env": "stub_environments:Echo-v0", "network": "mlp"}
+    begin(tmp_path, **settings)
+    content = checkpoint.load(tmp_path / "run")
+    content["learner"]["network"]["policy.bias"] = torch.zeros(17)
+    checkpoint.save(tmp_path / "run", content)
+
+    with pytest.raises(ValueError, match="--resume: the weights of run do not fit the spaces of stub_"):
+        go_on(tmp_path, total_steps=800)
+
+
+def test_a_value_that_is_given_counts_even_where_it_is_the_default():
+    saved = Config(preset="classic", total_steps=5, checkpoint_interval_s=1.0, seed=1)
+    asked = Config(resume=True, xpid="run")
+
+    config, changes = resumption.merge(saved, asked, given={"resume", "xpid", "total_steps"})
+
+    assert config.total_steps == Config().total_steps and config.checkpoint_interval_s == 1.0
+    assert changes == {"total_steps": (5, Config().total_steps)}
+
+
+def test_a_complete_run_ends_at_once(tmp_path, capsys):
+    folder = begin(tmp_path).folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"}
+
+    assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path)]) == 0
+
+    assert "complete at step 400 already" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--xpid", "never"], "--xpid never: no run at "),
+        ([], "--resume: needs --xpid"),
+    ],
+)
+def test_resume_without_a_run_is_an_error(tmp_path, capsys, flags, message):
+    assert run_command(["train", "--resume", "--savedir", str(tmp_path), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_without_a_checkpoint_is_an_error(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+
+    assert run_command(["train", "--resume", "--savedir", str(tmp_path), "--xpid", "run"]) == 2
+    assert f"no checkpoint at {tmp_path / 'run' / 'checkpoint.pt'}" in capsys.readouterr().err
+
+
+def test_a_name_in_use_without_resume_is_an_error(tmp_path):
+    begin(tmp_path)
+
+    with pytest.raises(ValueError, match="--xpid run: in use, .* go on with it by --resume"):
+        begin(tmp_path)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    folder = begin(tmp_path).folder
+
+    with run_folder.held(folder), pytest.raises(ValueError, match="--xpid run: another process is training in"):
+        go_on(tmp_path, total_steps=800)
+
+    assert go_on(tmp_path, total_steps=800).step == 800
+
+
+def test_no_seed_of_an_earlier_start_comes_again():
+    seeds = [
+        seed
+        for resumes in range(4)
+        for generation in range(3)
+        for seed in seeding.environment_seeds(7, 0, seeding.first_generation(resumes) + generation, 4)
+    ]
+
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_a_resumed_run_draws_other_episodes_than_its_first_start(tmp_path):
+    columns = [], []
+    for column, count in zip(columns, (400, 800), strict=True):
+        folder = (begin if count == 400 else go_on)(tmp_path, total_steps=count).folder
+        rows = [row for row in rows_of(folder / "episodes.csv") if count - 400 < int(row["step"]) <= count]
+        column += [row["episode_return"] for row in rows]
+
+    assert columns[0] != columns[1]
+
+
+def test_counters_past_31_bits_go_on(tmp_path):
+    folder = begin(tmp_path, total_steps=2**33, max_seconds=0.2).folder
+    content = checkpoint.load(folder)
+    content["learner"]["step"] = content["log"]["step"] = 2_147_483_600
+    checkpoint.save(folder, content)
+
+    result = go_on(tmp_path, total_steps=2_147_484_600, max_seconds=1000.0)
+
+    steps = [int(row["step"]) for row in rows_of(folder / "logs.csv")]
+    assert result.step == steps[-1] == checkpoint.load(folder)["learner"]["step"] == 2_147_484_600
+    assert steps == sorted(steps)
+
+
+def test_the_settings_that_were_given_are_kept_out_of_what_names_the_run():
+    saved = Config(preset="classic", xpid="old", savedir="there")
+    config, changes = resumption.merge(saved, Config(resume=True, xpid="new", savedir="here"))
+
+    assert (config.xpid, config.savedir, config.resume, changes) == ("new", "here", True, {})
+    assert dataclasses.replace(config, xpid="old", savedir="there", resume=False) == saved
+
+
+def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(tmp_path, caplog):
+    checkpoint.save(tmp_path, {"step": 1})
+    checkpoint.save(tmp_path, {"step": 2})
+    path = tmp_path / checkpoint.FILE_NAME
+    os.truncate(path, path.stat().st_size // 2)
+
+    assert checkpoint.load(tmp_path)["step"] == 1
+    assert f"{path} is not a checkpoint" in caplog.text and checkpoint.PREVIOUS_FILE_NAME in caplog.text
