@@ -264,7 +264,7 @@ def test_it_is_said_where_a_seed_ends_long_before_the_others(tmp_path, capfd):
     first = write_run(tmp_path / "first", episodes=[(100, 1), (1000, 3)], seed=1)
     second = write_run(tmp_path / "second", episodes=[(100, 5), (200, 7)], seed=2)
 
-    _, output, _ = plot_command(capfd, first, second, "--window", 1, "--out", tmp_path / "x.png")
+    _, output, _ = plot_command(capfd, first, "--window", 1, second, "--out", tmp_path / "x.png")
 
     assert "2 seeds: return 4.00 at 200 agent steps, where second ends, long before others\n" in output
 
@@ -278,6 +278,7 @@ def runs(tmp_path, monkeypatch):
     write_run(tmp_path / "c", batch_size=8, episodes=[(10, 1)])
     write_run(tmp_path / "pong", env="ALE/Pong-v5")
     write_run(tmp_path / "empty", episodes=[])
+    (tmp_path / "folder.png").mkdir()
     return tmp_path
 
 
@@ -287,6 +288,7 @@ def runs(tmp_path, monkeypatch):
         ("a --out x.jpg", "--out x.jpg: must end in .png, .svg, .pdf"),
         ("a --out x", "--out x: must end in"),
         ("a --out nowhere/x.png", "--out nowhere/x.png: there is no folder nowhere"),
+        ("a --out folder.png", "--out folder.png: cannot be written: Is a directory"),
         ("a", "the following arguments are required: --out"),
         ("--out x.png", "the following arguments are required: RUN"),
         ("a --out x.png --window 0", "--window 0: must be at least 1"),

@@ -15,6 +15,20 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
     assert (run.name, run.meta["state"], run.config["seed"]) == ("example", "complete", 7)
     assert [column.tolist() for column in run.episodes] == [[100, 100], [-1.5, 2.0], [9, 9]]
     assert [column.dtype for column in run.episodes] == [np.int64, np.float64, np.int64]
+    assert run.episodes is run.episodes  # read once
+
+
+def test_a_run_has_its_own_name_and_not_that_of_a_link_to_it(tmp_path):
+    write_run(tmp_path / "example")
+    (tmp_path / "latest").symlink_to("example")
+
+    assert RecordedRun(find_folder("latest", str(tmp_path))).name == "example"
+
+
+def test_the_starts_of_a_resumed_run_are_in_their_order(tmp_path):
+    run = RecordedRun(write_run(tmp_path / "run", meta={"step": 300, "history": [{"step": 100}, {"step": 200}]}))
+
+    assert [start["step"] for start in run.starts] == [100, 200, 300]
 
 
 def test_an_empty_cell_of_the_logs_is_nan(tmp_path):
@@ -43,6 +57,14 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
     folder = write_run(tmp_path / "run")
     with open(folder / "episodes.csv", "a", newline="") as file:
         file.write("400,0,0,-2")  # of -21, say
+
+    assert RecordedRun(folder).episodes.steps.tolist() == [100, 200, 300]
+
+
+def test_a_blank_line_is_passed_over(tmp_path):
+    folder = write_run(tmp_path / "run")
+    with open(folder / "episodes.csv", "a", newline="") as file:
+        file.write("\r\n")
 
     assert RecordedRun(folder).episodes.steps.tolist() == [100, 200, 300]
 

@@ -90,12 +90,10 @@ def draw_runs(arguments: argparse.Namespace) -> Picture:
 
 def _check(arguments: argparse.Namespace) -> None:
     out = _out_path(arguments)
-    if out.suffix.lower().removeprefix(".") not in _FORMATS:
+    if _format_of(out) not in _FORMATS:
         raise ValueError(f"--out {arguments.out}: must end in .{', .'.join(_FORMATS)}")
     if not os.path.isdir(out.parent):
         raise ValueError(f"--out {arguments.out}: there is no folder {out.parent}")
-    if os.path.isdir(out):
-        raise ValueError(f"--out {arguments.out}: is a folder")
     if arguments.window < 1:
         raise ValueError(f"--window {arguments.window}: must be at least 1")
 
@@ -139,6 +137,10 @@ def _out_path(arguments: argparse.Namespace) -> Path:
     return Path(os.path.expanduser(arguments.out))
 
 
+def _format_of(out: Path) -> str:
+    return out.suffix.lower().removeprefix(".")
+
+
 def _name_group(group: RunGroup, name: str) -> str:
     count = len(group.runs)
     if count == 1:
@@ -178,7 +180,7 @@ def _write(figure: "Figure", out: Path) -> None:
     """Writes the picture whole or not at all; the same runs give the same bytes."""
     import matplotlib
 
-    kind = out.suffix.lower().removeprefix(".")
+    kind = _format_of(out)
     no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     picture = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "monobeast"}):
