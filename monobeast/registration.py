@@ -1,9 +1,15 @@
 """Makes this package's environments known to Gymnasium."""
 
+_ENTRY_POINTS = {
+    "monobeast/Catch-v0": "monobeast.environments.catch:Catch",
+    "monobeast/Memory-v0": "monobeast.environments.memory:Memory",
+}
+
 
 def register_environments() -> None:
-    """Registers `monobeast/Catch-v0` with Gymnasium, unless it is registered already."""
+    """Registers this package's environments with Gymnasium, but for those that are registered already."""
     from gymnasium.envs.registration import register, registry
 
-    if "monobeast/Catch-v0" not in registry:
-        register(id="monobeast/Catch-v0", entry_point="monobeast.environments.catch:Catch")
+    for env_id, entry_point in _ENTRY_POINTS.items():
+        if env_id not in registry:
+            register(id=env_id, entry_point=entry_point)

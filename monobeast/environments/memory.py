@@ -1,0 +1,67 @@
+"""Memory: what was seen once is asked for later, and nothing but a recurrent state can have kept it."""
+
+from typing import Any
+
+import gymnasium
+
+_WAIT = 0
+
+
+class Memory(gymnasium.Env):
+    """The first observation shows one of N cues, and after `delay` blank ones the last asks which it was.
+
+    The T-maze, or bsuite's memory_len, with a price on taking notes. Observations are Discrete(N + 2): a cue drawn at
+    random, 0..N-1, then N as long as nothing is shown, and N + 1 for the question. Actions are Discrete(N). Before the
+    question action 0 waits, with reward 0, and each other costs 1 / (delay + 1). The action after the question is the
+    answer, which ends the episode, with reward 1 for the cue and 0 for another; it is step `delay + 2`.
+
+    The best mean return is 1. Chance is 1 / N: of every policy that waits and answers without knowing the cue. Actions
+    drawn at random bring 2 / N - 1.
+
+    Without memory none is better than chance, discounted or not, even if it sees its last action and last reward. Were
+    waiting free, it would be: it could repeat the cue's number from step to step, as if written on its hand. To tell m
+    cues apart at the question it has to act differently after each in every step before, so that m - 1 of them at least
+    have cost 1 by then; and it is right after m at best: m / N - (m - 1) / N = 1 / N.
+
+    Args:
+        num_cues: N, at least 2.
+        delay: blank observations between cue and question, at least 0. Gradients pass from the question to the cue
+            only in unrolls of `delay + 2` steps and more.
+
+    Raises:
+        ValueError: a keyword out of its range; the message names keyword, value and range.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}
+
+    def __init__(self, num_cues: int = 2, delay: int = 10):
+        _require_at_least(2, "num_cues", num_cues)
+        _require_at_least(0, "delay", delay)
+        self.observation_space = gymnasium.spaces.Discrete(num_cues + 2)
+        self.action_space = gymnasium.spaces.Discrete(num_cues)
+        self._blank, self._question = num_cues, num_cues + 1
+        self._delay = delay
+        self._cue = self._step_number = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._cue, self._step_number = int(self.np_random.integers(self.action_space.n)), 0
+        return self._cue, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        is_answer = self._step_number > self._delay
+        reward = float(action == self._cue) if is_answer else self._price(action)
+        self._step_number += 1
+        # After the answer too, since an observation is due.
+        observation = self._question if self._step_number > self._delay else self._blank
+        return observation, reward, is_answer, False, {}
+
+    def _price(self, action: int) -> float:
+        # A higher one would do as well against notes, but it teaches to wait so early and so firmly that the question
+        # is answered by waiting, too, and other answers are no longer tried.
+        return 0.0 if action == _WAIT else -1 / (self._delay + 1)
+
+
+def _require_at_least(low: int, name: str, value: int) -> None:
+    if type(value) is not int or value < low:
+        raise ValueError(f"{name} {value!r}: must be an int of at least {low}")
