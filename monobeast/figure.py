@@ -53,8 +53,9 @@ def draw(title: str, x_label: str, labels: list[str], has_band: bool, panels: li
     for axes, panel in zip(small, panels[1:], strict=True):
         _draw_panel(axes, panel)
         axes.set_title(panel.title, loc="left", fontsize="medium", color=_GRAY, parse_math=False)
-        if axes.dataLim.ymin >= 0:
-            axes.set_ylim(bottom=0)  # else a lag between 3.99 and 4 would look like an event
+        if axes.dataLim.ymin >= 0:  # else a lag between 3.99 and 4 would look like an event
+            axes.update_datalim([(0, 0)], updatex=False)  # so that the margin above is one of the whole
+            axes.set_ylim(bottom=0)
     for axes in [large, *small[-2:]]:  # those with nothing below them
         axes.set_xlabel(x_label, color=_GRAY)
     large.set_xlim(left=0)

@@ -212,6 +212,16 @@ def test_panels_draw_the_columns_that_a_run_has(tmp_path):
     assert [points(axes.get_lines()[0]) for axes in figure.axes[1:]] == [[(300, -4)], [(200, 1.5)]]
 
 
+def test_a_panel_of_what_is_never_negative_begins_at_0_and_leaves_room_above(tmp_path):
+    logs = [{"step": step, "seconds": 1, "entropy": lag, "total_loss": -lag} for step, lag in [(1, 3.99), (2, 4)]]
+    run = write_run(tmp_path / "run", logs=logs)
+
+    loss, entropy = figure_of(run, "--panels").axes[1:]
+
+    assert entropy.get_ylim()[0] == 0 and entropy.get_ylim()[1] > 4.1
+    assert -4.1 < loss.get_ylim()[0] < loss.get_ylim()[1] < -3.9
+
+
 def test_a_column_is_drawn_by_its_name_for_the_groups_that_have_it(tmp_path):
     logs = [{"step": 200, "seconds": 1}]
     write_run(tmp_path / "a", logs=[{"step": 200, "seconds": 1, "own": 2}], batch_size=8, seed=1)
