@@ -39,22 +39,20 @@ class Memory(gymnasium.Env):
         _require_at_least(0, "delay", delay)
         self.observation_space = gymnasium.spaces.Discrete(num_cues + 2)
         self.action_space = gymnasium.spaces.Discrete(num_cues)
-        self._blank, self._question = num_cues, num_cues + 1
-        self._delay = delay
+        self._num_cues, self._delay = num_cues, delay
         self._cue = self._step_number = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
-        self._cue, self._step_number = int(self.np_random.integers(self.action_space.n)), 0
+        self._cue, self._step_number = int(self.np_random.integers(self._num_cues)), 0
         return self._cue, {}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         is_answer = self._step_number > self._delay
         reward = float(action == self._cue) if is_answer else self._price(action)
         self._step_number += 1
-        # After the answer too, since an observation is due.
-        observation = self._question if self._step_number > self._delay else self._blank
-        return observation, reward, is_answer, False, {}
+        is_question = self._step_number > self._delay  # after the answer too, since an observation is due
+        return self._num_cues + is_question, reward, is_answer, False, {}
 
     def _price(self, action: int) -> float:
         # A higher one would do as well against notes, but it teaches to wait so early and so firmly that the question
