@@ -22,6 +22,7 @@ _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # 
 # Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code.
 _FURTHER = {
     "plot": "draw the returns of runs, with a band over seeds",
+    "replay-update": "repeat an update whose numbers were not finite",
 }
 _COMMANDS = _MODES | _FURTHER
 _TEST_ONLY = ("test",)  # groups of flags

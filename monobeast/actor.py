@@ -1,6 +1,7 @@
 """One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
 
 import traceback
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ class ActorTask(NamedTuple):
     index: int
     generation: int  # how many actors of this index came before; a replacement gets seeds of its own
     weights: SharedWeights
+    out_log: Path | None = None  # where the actor's stacks go when asked for
 
 
 def make_actor(task: ActorTask) -> Actor:
@@ -103,6 +105,8 @@ def make_actor(task: ActorTask) -> Actor:
 def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue: SlotQueue) -> None:
     """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
     processes.set_up_child()
+    if task.out_log is not None:
+        processes.write_stacks_when_asked(task.out_log)
     torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower
     free_queue.keep_reader()
     full_queue.keep_writer()

@@ -5,6 +5,7 @@ import logging
 import multiprocessing.connection
 import time
 from collections import deque
+from pathlib import Path
 from typing import Self
 
 from torch import Tensor
@@ -77,6 +78,16 @@ class _Seat:
         self.waiting.append(slot)
         self.send_slots()
 
+    def describe(self) -> str:
+        """One line: the process, and where its slots are."""
+        if self.process is None:
+            return f"actor {self.index}: no process"
+        queue = "a message" if self.full_queue.has_message() else "nothing"
+        return (
+            f"actor {self.index}: pid {self.process.pid}, silent for {self.silent_s:.0f} s, {queue} in its full queue; "
+            f"slots {list(self.waiting)} wait for it, {sorted(self.under_way)} are with it or in its queues"
+        )
+
     def end(self) -> None:
         """Kills what is left of the process and gives its descriptors back."""
         if self.process is not None:
@@ -102,6 +113,7 @@ class ActorPool:
         core_state: tuple[Tensor, ...],
         weights: SharedWeights,
         first_generation: int = 0,
+        out_log: Path | None = None,
     ) -> None:
         """Allocates the shared memory; no process starts before the pool is entered.
 
@@ -111,8 +123,9 @@ class ActorPool:
             core_state: Of the actors' networks; gives the shape of the recurrent state.
             weights: Where the actors take their weights.
             first_generation: Of the actors, which gives them their seeds.
+            out_log: Where actors write their stacks when asked by `describe`.
         """
-        self._config, self._spaces, self._weights = config, spaces, weights
+        self._config, self._spaces, self._weights, self._out_log = config, spaces, weights, out_log
         columns = config.num_buffers * config.envs_per_actor
         store = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
         self._store = store.map(lambda tensor: tensor.share_memory_())
@@ -161,6 +174,13 @@ class ActorPool:
                 return None
             self._wait(min(remaining, _POLL_S))
         return batch
+
+    def describe(self) -> str:
+        """Where every slot is, and how long each actor has been silent; each actor writes its stacks to `out.log`."""
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.process.ask_for_stacks()
+        return "\n".join(seat.describe() for seat in self._seats)
 
     def _wait(self, timeout_s: float) -> None:
         """Waits for any sign of any actor, and answers it."""
@@ -226,7 +246,8 @@ class ActorPool:
         self._start(seat)
 
     def _start(self, seat: _Seat) -> None:
-        task = ActorTask(self._config, self._spaces, seat.index, seat.next_generation, self._weights)
+        generation = seat.next_generation
+        task = ActorTask(self._config, self._spaces, seat.index, generation, self._weights, self._out_log)
         try:
             seat.start(self._context, task, self._store)
         except (EOFError, OSError) as error:  # the fork server died meanwhile, or there is no descriptor left

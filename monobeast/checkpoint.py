@@ -26,18 +26,23 @@ def save(folder: Path, content: dict[str, Any]) -> None:
         folder: Of the run.
         content: Tensors and plain values (numbers, strings, lists, dicts), so that it loads without running code.
     """
-    path, partial = folder / FILE_NAME, folder / (FILE_NAME + ".partial")
+    write(folder / FILE_NAME, content, previous=folder / PREVIOUS_FILE_NAME)
+
+
+def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> None:
+    """As `save`, for any file; the one that was there before is kept as `previous`, if that is given."""
+    partial = path.with_name(path.name + ".partial")
     try:
         with open(partial, "wb") as file:
             torch.save({"format_version": _FORMAT_VERSION, **content}, file)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            _keep(path, folder / PREVIOUS_FILE_NAME)
+        if previous is not None and path.exists():
+            _keep(path, previous)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-    _sync_folder(folder)  # else the new name may not outlive a power cut
+    _sync_folder(path.parent)  # else the new name may not outlive a power cut
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -50,16 +55,23 @@ def load(folder: Path) -> dict[str, Any]:
     if not path.exists() and not previous.exists():
         raise ValueError(f"no checkpoint at {path}")
     try:
-        return _read(path)
+        return read(path)
     except ValueError as error:
         if not previous.exists():
             raise
-        content = _read(previous)
+        content = read(previous)
         logger.warning("%s; %s is used in its place", error, previous.name)
         return content
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """What `write` wrote.
+
+    Raises:
+        ValueError: as for `load`.
+    """
+    if not path.exists():
+        raise ValueError(f"no checkpoint at {path}")
     if not zipfile.is_zipfile(path):  # torch.load would try it as the pickle that old checkpoints were
         raise ValueError(f"{path} is not a checkpoint: not an archive, or cut off")
     try:

@@ -2,13 +2,16 @@
 
 import csv
 import io
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
+logger = logging.getLogger(__name__)
+
 
 class CsvFile:
-    """Writes rows; cells of None stay empty.
+    """Writes rows; cells of None stay empty. What a full disk does not take waits until there is room.
 
     Args:
         path: Of the file.
@@ -27,18 +30,36 @@ class CsvFile:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)  # at no moment are the rows before lost
-        self._file = open(path, "a", newline="")
-        self._writer = csv.writer(self._file)
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._lines = io.StringIO(newline="")
+        self._writer = csv.writer(self._lines)
+        self._waiting = b""  # what was to be written and is not yet
+        self._is_failing = False
 
     def write(self, cells: Any) -> None:
-        """Adds a row, which is on disk after `flush`."""
+        """Adds a row, which is in the file after `flush`."""
         self._writer.writerow([f"{cell:.15g}" if isinstance(cell, float) else cell for cell in cells])
 
     def flush(self) -> None:
-        self._file.flush()
+        """Writes the rows that were added; where that fails, says so once, and tries again at the next call."""
+        self._waiting += self._lines.getvalue().encode()
+        self._lines.seek(0)
+        self._lines.truncate()
+        try:
+            while self._waiting:
+                # Not a buffered file: after an error nobody knows how much of its buffer was written.
+                num_written = os.write(self._descriptor, self._waiting)
+                self._waiting = self._waiting[num_written:]
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                logger.error("%s cannot be written: %s; its rows wait", self._path, error.strerror)
+            self._is_failing = True
 
     def close(self) -> None:
-        self._file.close()
+        self.flush()
+        os.close(self._descriptor)
 
 
 def _read_rows(path: Path, up_to_step: int) -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """Collects without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
 
 import traceback
+from pathlib import Path
 from typing import Self
 
 from torch import Tensor
@@ -25,6 +26,7 @@ class InlineActor:
         core_state: tuple[Tensor, ...],
         weights: SharedWeights,
         first_generation: int = 0,
+        out_log: Path | None = None,
     ) -> None:
         """Takes what `ActorPool` takes."""
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights)
@@ -38,6 +40,10 @@ class InlineActor:
     def __exit__(self, *_: object) -> None:
         if self._actor is not None:
             self._actor.close()
+
+    def describe(self) -> str:
+        """What `ActorPool.describe` says of its actors."""
+        return "no actor processes: rollouts are made in the learner's own"
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
         """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`.

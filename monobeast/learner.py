@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monobeast import health, losses, vtrace
+from monobeast import faults, health, losses, vtrace
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.networks import AgentInput, AgentNetwork, AgentOutput
 from monobeast.rollouts import Rollout
 
 
@@ -15,6 +15,7 @@ class LossResult(NamedTuple):
     """What `compute_loss` found. Statistics carry no gradient and leave out reset steps."""
 
     total_loss: Tensor  # float32 []: what is minimized, summed over time and batch
+    output: AgentOutput  # of the network: [T+1, B, ...]
     statistics: dict[str, Tensor]  # [] each; the names are columns of logs.csv, or sums that `health` makes columns of
 
 
@@ -54,7 +55,7 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
         "entropy": -raw_entropy_loss / counts.sum().clamp(min=1),
     }
     statistics |= health.sum_vtrace(rollout, log_rhos, target_logits, values, returns, config)
-    return LossResult(total_loss, {name: value.detach() for name, value in statistics.items()})
+    return LossResult(total_loss, output, {name: value.detach() for name, value in statistics.items()})
 
 
 def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
@@ -98,10 +99,18 @@ class Learner:
     def __init__(self, network: AgentNetwork, config: Config) -> None:
         self.network = network
         self.num_updates = 0
-        self.step = 0  # rows learned from, T * B an update; reset steps are among them
+        self.step = 0  # rows given to updates, T * B each; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
         self._optimizer = _make_optimizer(list(network.parameters()), config)
+        self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._bad_in_a_row = torch.zeros_like(self._num_bad)
+        self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
+
+    @property
+    def num_bad_updates(self) -> int:
+        """Updates left out since a number in them was not finite. Waits for the device."""
+        return int(self._num_bad)
 
     @property
     def learning_rate(self) -> float:
@@ -110,23 +119,54 @@ class Learner:
         return self._config.learning_rate * remaining
 
     def update(self, batch: Rollout) -> dict[str, Tensor]:
-        """One optimizer step.
+        """One optimizer step, or none where a number is not finite: weights and moments are then what they were.
 
         Returns:
             Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
+        batch = self._to_device(batch)
         lags = self.num_updates - batch.policy_version
-        result = compute_loss(self.network, self._to_device(batch), self._config)
+        result = compute_loss(self.network, batch, self._config)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        self._optimizer.step()
+        fault = faults.locate(batch, result.output, result.total_loss.detach(), grad_norm)
+        is_good = fault[0] < 0
+        self._step_if(is_good)
+        self._num_bad += ~is_good
+        self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
+        self._fault = torch.where(is_good, self._fault, fault)
         self.num_updates += 1
         self.step += batch.action.numel()
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
-        return result.statistics | {"grad_norm": grad_norm} | lag_statistics
+        return result.statistics | {"grad_norm": grad_norm, "is_good": is_good} | lag_statistics
+
+    def _step_if(self, is_good: Tensor) -> None:
+        """Lets the optimizer step, unless `is_good` is False."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        if is_good.device.type != "cpu":
+            self._step_and_undo_unless(is_good)
+        elif is_good:  # the answer is there: nothing need be undone
+            self._optimizer.step()
+
+    def _step_and_undo_unless(self, is_good: Tensor) -> None:
+        """Steps, and takes the step back on the device, so that nobody has to wait for what `is_good` says."""
+        state = [*self.network.parameters(), *self._moments()]
+        before = [tensor.detach().clone() for tensor in state]
+        self._optimizer.step()
+        with torch.no_grad():
+            for tensor, old in zip(state, before, strict=True):
+                tensor.copy_(torch.where(is_good.to(tensor.device), tensor, old))
+
+    def _moments(self) -> list[Tensor]:
+        """Every tensor of the optimizer's state, its counts of steps included."""
+        return [value for state in self._optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+
+    def pop_fault(self) -> tuple[faults.Fault | None, int]:
+        """The last fault since the last call, and how many updates in a row have one by now. Waits for the device."""
+        fault, self._fault = faults.describe(self._fault), torch.full_like(self._fault, -1)
+        return fault, int(self._bad_in_a_row)
 
     def measure_features(self, batch: Rollout) -> dict[str, float]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
@@ -142,6 +182,7 @@ class Learner:
             "optimizer": self._optimizer.state_dict(),
             "step": self.step,
             "num_updates": self.num_updates,
+            "num_bad_updates": self.num_bad_updates,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -149,12 +190,20 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.step, self.num_updates = state["step"], state["num_updates"]
+        self._num_bad.fill_(state["num_bad_updates"])
 
 
 def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
-    if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=config.learning_rate, eps=config.epsilon)
-    return _make_rmsprop(parameters, config)
+    """An optimizer whose state is there from the start, so that even the first update can be undone."""
+    return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
+
+
+def _make_adam(parameters: list[nn.Parameter], config: Config) -> torch.optim.Adam:
+    optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, eps=config.epsilon)
+    for parameter in parameters:
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": torch.zeros(()), **moments}  # as torch would make it at the first step
+    return optimizer
 
 
 def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> torch.optim.RMSprop:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from monobeast.csv_file import CsvFile
@@ -37,6 +38,7 @@ LOG_COLUMNS = (
     "policy_lag_mean",
     "policy_lag_max",
     "actor_restarts",
+    "bad_updates",
     *VTRACE_COLUMNS,
     *FEATURE_COLUMNS,
 )  # and health.dead_units_columns of the network
@@ -54,10 +56,17 @@ class _StandardOutput(logging.StreamHandler):
         logger.removeHandler(self)
 
 
+class _LogFile(logging.FileHandler):
+    """Loses a message that a full disk does not take; the run goes on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
 @contextmanager
 def console(out_log: Path) -> Iterator[None]:
     """Sends the package's messages to standard output and to the file `out_log`."""
-    handlers = [_StandardOutput(sys.stdout), logging.FileHandler(out_log)]
+    handlers = [_StandardOutput(sys.stdout), _LogFile(out_log)]
     for handler in handlers:
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
         logger.addHandler(handler)
@@ -79,26 +88,28 @@ class Averages:
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._count = 0
+        self._count: Tensor | int = 0
 
-    def add(self, statistics: dict[str, Tensor]) -> None:
-        """Takes the statistics of one update, 0-dim tensors."""
+    def add(self, statistics: dict[str, Tensor], is_good: Tensor | bool = True) -> None:
+        """Takes the statistics of one update, 0-dim tensors, which count for nothing unless it `is_good`."""
         for name, value in statistics.items():
+            # No product: infinity times 0 is no number.
+            value = value.masked_fill(~torch.as_tensor(is_good, device=value.device), 0)
             if name not in self._sums:
                 self._sums[name] = value.clone()
             elif name.endswith("_max"):
                 self._sums[name] = self._sums[name].maximum(value)
             else:
                 self._sums[name] = self._sums[name] + value
-        self._count += 1
+        self._count = self._count + is_good
 
     def pop(self) -> dict[str, float]:
         """Means since the last call, and the greatest of those whose name ends in `_max`; empty without an update."""
-        numbers = {
-            name: value.item() / (1 if name.endswith("_max") else self._count) for name, value in self._sums.items()
-        }
+        sums, count = self._sums, int(self._count)
         self._sums, self._count = {}, 0
-        return numbers
+        if not count:
+            return {}
+        return {name: value.item() / (1 if name.endswith("_max") else count) for name, value in sums.items()}
 
 
 class RunLog:
@@ -166,7 +177,8 @@ class RunLog:
         """Takes one update: its batch (on the CPU), its statistics, and the step it led to."""
         if self._rate_from is None:
             self._rate_from = (time.monotonic(), step)  # the actors' start is not to be taken for slow steps
-        self._averages.add(statistics)
+        statistics = dict(statistics)
+        self._averages.add(statistics, statistics.pop("is_good", True))
         self.environment_steps += int((~batch.is_reset).sum())
         for t, column in batch.done.nonzero().tolist():
             episode_return, length = float(batch.episode_return[t, column]), int(batch.episode_length[t, column])
@@ -198,6 +210,7 @@ class RunLog:
             "mean_episode_return": _mean(returns),
             "mean_episode_length": _mean(lengths),
             "actor_restarts": actor_restarts,
+            "bad_updates": learner.num_bad_updates,
         }
         row |= summarize_vtrace(averages) if averages else {}
         row |= learner.measure_features(batch) if batch is not None else {}

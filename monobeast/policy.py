@@ -48,6 +48,8 @@ class LocalPolicy:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
         output = self._network(inputs, core_state)
         logits = output.policy_logits[0]  # [E, A]
+        if not logits.isfinite().all():
+            raise FloatingPointError(f"policy logits are not finite: {logits.tolist()}")
         return Decision(self._choose(logits), logits, output.core_state)
 
     def _choose(self, logits: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """How actor processes come to life, hear of their parent's death, and are seen dead themselves."""
 
+import contextlib
 import ctypes
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -10,10 +12,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Self
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NO_GUARD_EXIT_CODE = 71  # of a child whose main script started a run while it was imported; no other meaning
+_STACKS_S = 0.3  # for one process to write its stacks, so that those of two do not mix
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _F_SETSIG = 10  # <fcntl.h>; Python 3.11 has no name for it
 
@@ -79,6 +83,12 @@ def set_up_child() -> None:
     _die_with_parent()
 
 
+def write_stacks_when_asked(path: Path) -> None:
+    """From now on SIGUSR1 makes this process add the stacks of its threads to a file, whatever holds the GIL."""
+    if hasattr(faulthandler, "register"):  # not on Windows
+        faulthandler.register(signal.SIGUSR1, file=open(path, "a"), all_threads=True)
+
+
 def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if sys.platform != "linux":
@@ -141,6 +151,13 @@ class WatchedProcess:
         else:
             self._process.kill()
         self.join(timeout_s=None)
+
+    def ask_for_stacks(self) -> None:
+        """Lets the process write the stacks of its threads, if it has called `write_stacks_when_asked`."""
+        if hasattr(signal, "SIGUSR1"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGUSR1)
+            self.join(_STACKS_S)
 
     def describe_end(self) -> str:
         """How the process ended: "exited with code 3", "killed by SIGSEGV"."""

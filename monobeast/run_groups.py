@@ -11,7 +11,8 @@ from monobeast.recorded_run import RecordedRun
 _IRRELEVANT = {
     *("seed", "xpid", "savedir", "resume"),  # what seeds of one experiment differ in
     *("log_interval_s", "checkpoint_interval_s", "disable_checkpoint"),  # what is kept of a run
-    *("max_seconds", "actor_timeout_s", "max_actor_restarts", "start_method"),  # when a run ends, how it is kept alive
+    *("max_seconds", "stall_timeout_s", "max_bad_updates"),  # when a run ends
+    *("actor_timeout_s", "max_actor_restarts", "start_method"),  # how it is kept alive
     "disable_cuda",  # the device that it led to is recorded
     "preset",  # the settings that it led to are recorded
     *(setting.name for setting in dataclasses.fields(Config) if setting.metadata["group"] == "test"),

@@ -75,17 +75,21 @@ class Both(Fixed):
         return True, True
 
 
-class Horizon(Trunc):
-    """As Trunc, but the observation is the same in every step, so that no one can tell when time will be up.
+class Horizon(Fixed):
+    """Truncates after `horizon` steps, with reward 1 in each and always the same observation: no one can tell when.
 
     So the value is 1 / (1 - gamma) everywhere, 10 with gamma 0.9. Were the truncation taken for an end, k steps before
     it would be worth (1 - gamma^k) / (1 - gamma): with gamma 0.9 and 20 steps, 8.8 at the start, 1.0 in the last step
     and 6.0 on average. A V that can't tell them apart would settle between that and 6.9, where each target is of one
-    step: 1 / (1 - 0.95 gamma).
+    step: 1 / (1 - 0.95 gamma). With `taken_for_end` it terminates in the same step, so that this can be seen.
     """
 
-    def __init__(self, horizon=20):
+    def __init__(self, horizon=20, taken_for_end=False):
         super().__init__(n=horizon)
+        self.taken_for_end = taken_for_end
+
+    def ends(self):
+        return self.taken_for_end, not self.taken_for_end
 
     def observation(self):
         return np.ones(self.observation_space.shape, np.float32)

@@ -34,7 +34,7 @@ def make_statistics(loss, num_clipped=0.0):
 class StubLearner:
     """The numbers of a learner that a row holds."""
 
-    step, num_updates, learning_rate = 40, 2, 0.5
+    step, num_updates, num_bad_updates, learning_rate = 40, 2, 0, 0.5
 
     def measure_features(self, batch):
         return {"feature_std": 0.25, "dead_units_1": 0.5}

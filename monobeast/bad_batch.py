@@ -1,0 +1,69 @@
+"""A batch whose update was not finite, kept with the weights that met it, so that it can be looked into elsewhere."""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from monobeast import checkpoint, environments
+from monobeast.config import Config
+from monobeast.faults import Fault, describe, locate
+from monobeast.learner import compute_loss
+from monobeast.networks import AgentNetwork, make_network
+from monobeast.rollouts import Rollout
+
+FILE_NAME = "bad_batch.pt"
+
+
+class Replay(NamedTuple):
+    """What an update of the kept batch gives, on the CPU."""
+
+    fault: Fault | None
+    numbers: dict[str, float]  # statistics of the update
+    counts: dict[str, tuple[int, int]]  # of each field of the batch and of each gradient: not finite, in all
+
+
+def save(folder: Path, config: Config, network: AgentNetwork, batch: Rollout) -> Path:
+    """Writes the batch and the weights into the run's folder; returns the file's path."""
+    content = {"config": dataclasses.asdict(config), "network": network.state_dict(), "batch": batch._asdict()}
+    path = folder / FILE_NAME
+    checkpoint.write(path, content)
+    return path
+
+
+def load(path: Path) -> tuple[Config, AgentNetwork, Rollout]:
+    """Settings, network and batch of a file that `save` wrote; runs no code from it.
+
+    Raises:
+        ValueError: it is not such a file, or its environment can't be made here.
+    """
+    content = checkpoint.read(path)
+    if "batch" not in content:
+        raise ValueError(f"{path} holds no batch; {FILE_NAME} in a run's folder does")
+    config = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
+    spaces = environments.check(config)
+    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
+    network.load_state_dict(content["network"])
+    return config, network, Rollout(**content["batch"])
+
+
+def replay(config: Config, network: AgentNetwork, batch: Rollout) -> Replay:
+    """Repeats loss and gradients of the update on the CPU, without changing the network."""
+    result = compute_loss(network, batch, config)
+    gradients = torch.autograd.grad(result.total_loss, list(network.parameters()), allow_unused=True)
+    named = {f"gradient of {name}": gradient for (name, _), gradient in zip(network.named_parameters(), gradients)}
+    grad_norm = torch.stack([gradient.norm() for gradient in gradients if gradient is not None]).norm()
+    fault = describe(locate(batch, result.output, result.total_loss.detach(), grad_norm))
+    numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}
+    fields = {name: value for name, value in batch._asdict().items() if name != "core_state"}
+    fields |= {f"core_state {i}": state for i, state in enumerate(batch.core_state)}
+    outputs = {"policy_logits": result.output.policy_logits, "baseline": result.output.baseline}
+    return Replay(fault, numbers, {name: _count(value) for name, value in (fields | outputs | named).items()})
+
+
+def _count(values: Tensor | None) -> tuple[int, int]:
+    if values is None:
+        return 0, 0
+    return int((~values.isfinite()).sum()), values.numel()

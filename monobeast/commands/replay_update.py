@@ -1,0 +1,31 @@
+"""`monobeast replay-update`: repeats, on the CPU, an update whose numbers were not finite."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the flags of this command."""
+    parser.description = (
+        "Repeats the loss and the gradients of a kept batch on the CPU and says which numbers are not finite. Exit "
+        "codes: 0 all are finite here, 1 some are not."
+    )
+    parser.add_argument("file", metavar="FILE", help="bad_batch.pt in the folder of the run that failed")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what the update gives.
+
+    Raises:
+        ValueError: the file is none that can be replayed here.
+    """
+    from monobeast import bad_batch
+
+    replay = bad_batch.replay(*bad_batch.load(Path(arguments.file).expanduser()))
+    for name, value in replay.numbers.items():
+        print(f"{name:40} {value:.6g}")
+    for name, (num_bad, num) in replay.counts.items():
+        if num_bad:
+            print(f"{name:40} {num_bad:,} of {num:,} not finite")
+    print(f"first: {replay.fault}" if replay.fault else "all numbers are finite here")
+    return 1 if replay.fault else 0

@@ -1,0 +1,76 @@
+"""Numbers that are not finite: found on the device before they reach the weights, and named."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from monobeast.networks import AgentOutput
+from monobeast.rollouts import Rollout
+
+# In the order in which one leads to the next. Observations and rewards are checked by the actor as well.
+_PER_STEP = ("observation", "reward", "behavior_logits", "policy_logits", "baseline")
+_OF_THE_UPDATE = ("total_loss", "grad_norm")
+_NO_FAULT = -1
+
+
+class Fault(NamedTuple):
+    """The first quantity of an update that was not finite."""
+
+    quantity: str
+    actor: int | None  # None for a quantity of the whole batch
+    env: int | None
+    t: int | None  # step within the rollout
+
+    def __str__(self) -> str:
+        if self.actor is None:
+            return f"{self.quantity} is not finite"
+        return f"{self.quantity} is not finite, first in actor {self.actor}, environment {self.env}, t = {self.t}"
+
+
+def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm: Tensor) -> Tensor:
+    """Where an update's first number is that is not finite, found without waiting for the device.
+
+    Args:
+        rollout: The batch, on the device.
+        output: Of the network for it.
+        total_loss: float32 [].
+        grad_norm: float32 [].
+
+    Returns:
+        int64 [4]: number of the quantity or -1 where all are finite, actor, environment, t; to be read by `describe`.
+    """
+    observation = rollout.observation
+    values = (observation, rollout.reward, rollout.behavior_logits, output.policy_logits, output.baseline)
+    places = [_first(value, rollout) for value in values if value.is_floating_point()]
+    numbers = [i for i, value in enumerate(values) if value.is_floating_point()]
+    nowhere = torch.full_like(places[0][1], -1)
+    places += [(~value.isfinite(), nowhere) for value in (total_loss, grad_norm)]
+    numbers += range(len(_PER_STEP), len(_PER_STEP) + len(_OF_THE_UPDATE))
+    fault = torch.cat([nowhere.new_full((1,), _NO_FAULT), nowhere])
+    for number, (is_bad, place) in reversed(list(zip(numbers, places, strict=True))):
+        found = torch.cat([nowhere.new_full((1,), number), place])
+        fault = torch.where(is_bad, found, fault)
+    return fault
+
+
+def describe(fault: Tensor) -> Fault | None:
+    """Reads what `locate` found; None where all was finite. Waits for the device."""
+    number, *place = fault.tolist()
+    if number == _NO_FAULT:
+        return None
+    actor, env, t = (None if part < 0 else part for part in place)
+    return Fault((*_PER_STEP, *_OF_THE_UPDATE)[number], actor, env, t)
+
+
+def _first(value: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Whether any of [T or T+1, B, ...] is not finite: bool []; of the first: int64 [3], actor, environment, t."""
+    is_bad = ~value.isfinite()
+    while is_bad.dim() > 2:
+        is_bad = is_bad.any(-1)
+    flat = is_bad.flatten()  # the earliest step first
+    index = flat.byte().argmax()
+    num_columns = rollout.num_columns
+    column = index % num_columns
+    place = torch.stack([rollout.actor[0, column], rollout.env[0, column], index // num_columns])
+    return flat.any(), place

@@ -1,0 +1,56 @@
+"""Ends a run that has stalled, with the stacks of all its processes on record."""
+
+import faulthandler
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+# The kernel-level watch ends a learner that does not even get to `check`; it leaves time for the better report.
+_GRACE_S = 10.0
+_REARM_S = 1.0
+
+
+class Stalled(RuntimeError):
+    """There was no update for longer than `--stall_timeout_s`."""
+
+
+class StallWatch:
+    """Raises `Stalled` in the training loop where updates stay out. A context manager.
+
+    Should the loop itself hang, in an update or in an environment in its process, a thread that needs no GIL writes the
+    stacks to the file and ends the process with exit code 1; its actors die with it.
+
+    Args:
+        timeout_s: Longest time without an update.
+        out_log: Where stacks go.
+    """
+
+    def __init__(self, timeout_s: float, out_log: Path) -> None:
+        self._timeout_s = timeout_s
+        self._file = open(out_log, "a")
+        self._last_update = self._last_arming = -float("inf")
+        self.feed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        self._file.close()
+
+    def feed(self) -> None:
+        """There was an update."""
+        self._last_update = time.monotonic()
+        if self._last_update - self._last_arming > min(_REARM_S, self._timeout_s / 10):
+            faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True, file=self._file)
+            self._last_arming = self._last_update
+
+    def check(self, describe_actors: Callable[[], str]) -> None:
+        """Raises `Stalled` if it has been too long, after the stacks of learner and actors were written."""
+        if time.monotonic() - self._last_update > self._timeout_s:
+            print("the learner, then the actors:", file=self._file, flush=True)
+            faulthandler.dump_traceback(file=self._file, all_threads=True)
+            where = describe_actors()
+            limit = f"no update for {self._timeout_s:g} s (--stall_timeout_s)"
+            raise Stalled(f"{limit}; the stacks of all processes are in {self._file.name}\n{where}")

@@ -1,0 +1,52 @@
+"""A run without updates ends, and says where everybody stood."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+def run(tmp_path, *flags, grace_s=10.0):
+    """A run in a process of its own: its exit code, and its out.log."""
+    code = (
+        "import sys; from monobeast import stall_watch; stall_watch._GRACE_S = float(sys.argv.pop(1));"
+        "from monobeast.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", code, str(grace_s), "train", "--savedir", str(tmp_path), "--xpid", "run", *flags]
+    paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    result = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, timeout=120, stdout=subprocess.DEVNULL)
+    return result.returncode, (tmp_path / "run" / "out.log").read_text()
+
+
+HANG = ["--env", "stub_environments:Hang-v0", "--env_kwargs", '{"k": 45}', "--num_learner_threads", "1"]
+
+
+def test_a_run_whose_actors_hang_ends_with_the_stacks_of_all_processes(tmp_path):
+    exit_code, log = run(tmp_path, *HANG, "--num_actors", "2", "--stall_timeout_s", "3")
+
+    assert exit_code == 1
+    assert "no update for 3 s (--stall_timeout_s)" in log
+    assert "the learner, then the actors:" in log and "in _loop" in log
+    assert log.count("stub_environments.py") >= 2  # each actor hangs in its environment
+    assert "actor 0: pid" in log and "actor 1: pid" in log and "are with it or in its queues" in log
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
+
+
+def test_a_learner_that_hangs_itself_ends_with_its_stack(tmp_path):
+    exit_code, log = run(tmp_path, *HANG, "--num_actors", "0", "--stall_timeout_s", "1", grace_s=1.0)
+
+    assert exit_code == 1
+    assert "Timeout" in log and "stub_environments.py" in log
+
+
+@pytest.mark.parametrize("num_actors", ["0", "2"])
+def test_a_run_with_updates_does_not_stall(tmp_path, num_actors):
+    sound = ["--env", "monobeast/Catch-v0", "--num_actors", num_actors, "--stall_timeout_s", "6", "--max_seconds", "8"]
+
+    exit_code, log = run(tmp_path, *sound, "--num_learner_threads", "1", grace_s=0.0)
+
+    assert exit_code == 0 and "no update" not in log
