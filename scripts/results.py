@@ -1,0 +1,136 @@
+"""Writes the tables of docs/results.md from the files in results/: `python scripts/results.py`."""
+
+import json
+import re
+import shlex
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+import ladder
+import recorder
+from monobeast.atari_scores import human_normalized, reference_scores
+from monobeast.environments.atari import is_atari
+from monobeast.environments.registry import find_spec
+from monobeast.recorded_run import RecordedRun
+
+PAGE = ladder.ROOT / "docs" / "results.md"
+_BLOCK = re.compile(r"(<!-- from results/: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# What changes the meaning of an Atari score, by the names of the settings.
+_MEANING = (
+    "sticky_actions life_loss_terminal full_action_space noop_max frame_skip reward_clipping max_episode_frames".split()
+)
+
+
+def render(page: str) -> str:
+    """The page with its blocks, each between two comments, made anew."""
+    makers = {"ladder": render_ladder, "trials": render_trials}
+    return _BLOCK.sub(lambda block: f"{block[1]}{makers[block[2]]()}{block[3]}", page)
+
+
+def render_ladder() -> str:
+    """A section for every rung that has a recorded run."""
+    return "".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
+
+
+def _recorded(name: str) -> list[tuple[RecordedRun, ladder.Variant]]:
+    found = [(recorder.RESULTS / run, variant) for run, variant, _ in ladder.runs_of(name)]
+    return [(RecordedRun(folder), variant) for folder, variant in found if folder.is_dir()]
+
+
+def _render_rung(name: str, rung: ladder.Rung) -> str:
+    runs = _recorded(name)
+    machine = {f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}" for run, _ in runs}
+    lines = [f"### {rung.title}", "", f"    scripts/reproduce {name}", ""]
+    for variant in rung.variants:
+        flags = shlex.join(ladder.flags_of(variant, rung.seeds[0]))
+        lines += [_wrap(f"python -m monobeast train {flags}"), ""]
+    lines += [f"Machine: {'; '.join(sorted(machine))}.", ""]
+    lines += _table([_describe_run(run) for run, _ in runs])
+    spec = find_spec(runs[0][0].config["env"])
+    if is_atari(spec):
+        lines += ["", *_render_atari(runs[0][0], spec.kwargs["game"])]
+    return "\n".join(["", *lines, "", ""])
+
+
+def _wrap(command: str) -> str:
+    """A command as an indented block of lines that a shell takes as one."""
+    lines = [""]
+    for part in re.split(r" (?=--)", command):
+        if len(lines[-1]) + len(part) > 110:
+            lines.append("")
+        lines[-1] += f" {part}" if lines[-1] else part
+    return " \\\n        ".join(f"    {line}" if i == 0 else line for i, line in enumerate(lines))
+
+
+def _describe_run(run: RecordedRun) -> dict[str, Any]:
+    """One row of a rung's table."""
+    returns = run.episodes.returns[-ladder.NUM_EPISODES :]
+    checks = json.loads((run.folder / recorder.CHECKS_FILE).read_text())
+    outcomes = [f"{one['check']}: {one['value']:.4g}, {'reached' if one['holds'] else 'missed'}" for one in checks]
+    return {
+        "run": f"`{run.name}`",
+        "commit": f"`{run.meta['git_commit'][:10]}`",
+        "wall time": _wall_time(run),
+        "agent steps": f"{run.meta['step']:,}",
+        f"return of the last {ladder.NUM_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
+        "episodes": f"{len(run.episodes.returns):,}",
+        "bounds": "; ".join(outcomes),
+    }
+
+
+def _wall_time(run: RecordedRun) -> str:
+    start, end = (datetime.fromisoformat(run.meta[name]) for name in ("start", "end"))
+    minutes, seconds = divmod(int((end - start).total_seconds()), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+
+
+def _render_atari(run: RecordedRun, game: str) -> list[str]:
+    """The score beside others', and what it means."""
+    score = recorder.read_test(run.folder)
+    references = reference_scores()[game]
+    rows = {
+        f"this run, `test`, {score.num_episodes} games, sampled": f"{score.mean:.2f} ± {score.deviation:.2f}",
+        "random (DQN papers)": f"{references.random:g}",
+        "human (DQN papers)": f"{references.human:g}",
+        "IMPALA shallow, 200M frames (table C.1)": f"{references.impala_shallow_200M_frames:g}",
+        "IMPALA deep, 200M frames (table C.1)": f"{references.impala_deep_200M_frames:g}",
+        "MonoBeast, 200M frames, sticky actions (Cleanba's authors)": (
+            f"{references.monobeast_200M_frames_sticky_mean:g} ± {references.monobeast_200M_frames_sticky_std:g}"
+        ),
+    }
+    table = [
+        {"agent": agent, "score": text, "human-normalized": f"{human_normalized(game, float(text.split()[0])):.1f} %"}
+        for agent, text in rows.items()
+    ]
+    meaning = ", ".join(f"`{name}` {run.config[name]}" for name in _MEANING)
+    frames = run.meta["step"] * run.config["frame_skip"]
+    return [*_table(table), "", f"After {frames / 1e6:.0f}M frames. What changes what the score means: {meaning}."]
+
+
+def render_trials() -> str:
+    """One row a trial in results/trials/: its settings, how its return went, what became of its features."""
+    folders = sorted(path for path in (recorder.RESULTS / "trials").glob("*") if path.is_dir())
+    return "\n".join(["", *_table([_describe_trial(RecordedRun(folder)) for folder in folders]), "", ""])
+
+
+def _describe_trial(run: RecordedRun) -> dict[str, Any]:
+    settings = "envs_per_actor unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
+    settings += "grad_norm_clipping baseline_cost entropy_cost".split()
+    last = {name: run.logs[name][~np.isnan(run.logs[name])] for name in ("dead_units_4", "feature_std", "logits_std")}
+    row = {"trial": f"`{run.name}`"} | {name: f"{run.config[name]}" for name in settings}
+    for step in (250_000, 500_000, 1_000_000):
+        returns = run.episodes.returns[run.episodes.steps <= step]
+        row[f"{step // 1000}k"] = f"{returns[-ladder.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+    return row | {name: f"{values[-1]:.2g}" for name, values in last.items()}
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *[list(row.values()) for row in rows]] if rows else []
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text()))
