@@ -1,0 +1,153 @@
+"""The ladder pins what it runs, checks what it says, and docs/results.md follows from the records."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monobeast.__main__ import _make_parser
+from monobeast.config import Config
+from monobeast.presets import PRESETS
+
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+import ladder  # noqa: E402
+import recorder  # noqa: E402
+import results  # noqa: E402
+
+RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
+# What does not change what is learned, is recorded, or is given by the seed.
+UNPINNED = set("seed xpid savedir resume max_seconds stall_timeout_s log_interval_s checkpoint_interval_s".split())
+UNPINNED |= set("disable_checkpoint actor_timeout_s max_actor_restarts start_method disable_cuda".split())
+UNPINNED |= set("max_bad_updates env_kwargs num_episodes greedy render max_episode_steps".split())
+ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
+
+
+def parsed(variant, seed):
+    return vars(_make_parser("train", takes_all=False).parse_args(ladder.flags_of(variant, seed)))
+
+
+@pytest.mark.parametrize(("name", "variant", "seed"), RUNS, ids=[name for name, _, _ in RUNS])
+def test_a_rung_pins_every_setting_that_matters_and_its_command_says_so(name, variant, seed):
+    given = parsed(variant, seed)
+
+    assert given == variant.settings | {"seed": seed}
+    unpinned = UNPINNED if variant.settings["preset"] == "atari" else UNPINNED | ATARI_ONLY
+    assert set(given) >= {setting.name for setting in Config.__dataclass_fields__.values()} - unpinned
+    assert set(given) >= set(PRESETS["atari"])
+    Config(**given)
+
+
+def test_runs_have_names_of_their_own():
+    names = [name for name, _, _ in RUNS]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"), [(0.95, True), (1.05, True), (0.94, False), (1.06, False), (np.nan, False), (np.inf, False)]
+)
+def test_a_bound_holds_within_its_limits_and_for_numbers_alone(value, holds):
+    check = ladder.Check("value", lambda _: value, low=0.95, high=1.05)
+
+    assert check.holds(value) is holds
+    assert check.describe() == "value at least 0.95 and at most 1.05"
+
+
+def make_run(folder, returns, **meta):
+    folder.mkdir(parents=True)
+    content = {"config": {"env": "CartPole-v1", "savedir": str(folder.parent)}, "state": "complete"} | meta
+    (folder / "meta.json").write_text(json.dumps(content))
+    rows = "".join(f"{step},0,0,{value},9\n" for step, value in enumerate(returns, 1))
+    (folder / "episodes.csv").write_text(f"step,actor,env,episode_return,episode_length\n{rows}")
+    (folder / "logs.csv").write_text("step,seconds\n1,1.0\n")
+    return folder
+
+
+def test_the_mean_return_is_of_the_last_hundred_episodes_and_of_no_fewer(tmp_path):
+    assert ladder.mean_return(make_run(tmp_path / "a", [0.0] * 50 + [2.0] * 50 + [4.0] * 50)) == 3.0
+    assert np.isnan(ladder.mean_return(make_run(tmp_path / "b", [9.0] * 99)))
+
+
+def test_an_outcome_is_printed_and_kept_with_its_bound(tmp_path, capsys):
+    folder = make_run(tmp_path / "run", [9.0] * 100)
+    variant = ladder.Variant({}, (ladder.mean_at_least(9), ladder.mean_at_least(10)))
+
+    outcomes = ladder.check(variant, folder)
+
+    assert [outcome["holds"] for outcome in outcomes] == [True, False]
+    assert json.loads((folder / "checks.json").read_text()) == outcomes
+    assert "at least 9: 9: reached" in (out := capsys.readouterr().out) and "at least 10: 9: NOT REACHED" in out
+
+
+@pytest.mark.parametrize(("exit_codes", "bound", "expected"), [([0, 0], 9, 0), ([0, 0], 10, 1), ([0, 130], 9, 130)])
+def test_a_rung_is_reached_where_every_run_is(tmp_path, monkeypatch, exit_codes, bound, expected):
+    codes = iter(exit_codes)
+
+    def stub_train(variant, seed, savedir, xpid):
+        make_run(savedir / xpid, [9.0] * 100)
+        return next(codes)
+
+    monkeypatch.setattr(ladder, "train", stub_train)
+    rung = ladder.Rung("", (ladder.Variant({}, (ladder.mean_at_least(bound),)),), seeds=(1, 2))
+    monkeypatch.setitem(ladder.RUNGS, "stub", rung)
+
+    assert ladder.reproduce("stub", None, tmp_path, keep=False) == expected
+
+
+def test_a_record_holds_no_path_and_compresses_what_is_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "RESULTS", tmp_path / "results")
+    folder = make_run(tmp_path / "secret" / "run", [float(i) for i in range(60_000)])
+    (folder / "checkpoint.pt").write_bytes(b"large")
+
+    kept = recorder.record(folder)
+
+    assert sorted(path.name for path in kept.iterdir()) == ["episodes.csv.gz", "logs.csv", "meta.json"]
+    assert "secret" not in (kept / "meta.json").read_text()
+    whole = (folder / "episodes.csv").read_bytes()
+    assert gzip.decompress((kept / "episodes.csv.gz").read_bytes()) == whole
+
+
+def test_the_score_of_a_test_is_read_from_what_it_says():
+    score = recorder.read_test(ROOT / "results" / "pong-2M")
+
+    assert score == recorder.TestScore(20, -6.15, 7.41, -17, 6)
+
+
+def test_the_tables_of_the_page_follow_from_the_records():
+    page = results.PAGE.read_text()
+
+    assert results.render(page) == page
+    assert {path.name for path in recorder.RESULTS.iterdir()} <= {name for name, _, _ in RUNS} | {
+        *("pong-2M", "trials", "unfinished")
+    }
+
+
+@pytest.mark.parametrize("folder", sorted(recorder.RESULTS.rglob("checks.json")), ids=lambda path: path.parent.name)
+def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
+    run = folder.parent
+    meta = json.loads((run / "meta.json").read_text())
+    name, variant, seed = next(one for one in RUNS if one[0] == run.name)
+    outcomes = json.loads(folder.read_text())
+
+    assert meta["state"] == "complete" and not meta["git_commit"].endswith("-dirty")
+    assert {key: meta["config"][key] for key in variant.settings} == variant.settings and meta["config"]["seed"] == seed
+    assert [outcome["check"] for outcome in outcomes] == [check.describe() for check in variant.checks]
+    for outcome, check in zip(outcomes, variant.checks, strict=True):
+        assert outcome["holds"] is check.holds(outcome["value"])
+        if check.measure is ladder.mean_return:
+            assert outcome["value"] == pytest.approx(ladder.mean_return(run))
+        if check.measure is ladder.test_return:
+            assert outcome["value"] == recorder.read_test(run).mean
+
+
+def test_an_unknown_rung_is_refused():
+    command = [sys.executable, str(ROOT / "scripts" / "ladder.py"), "chess"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+
+    assert result.returncode == 2 and "invalid choice: 'chess'" in result.stderr
