@@ -6,6 +6,7 @@ import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -33,6 +34,13 @@ def context(start_method: str, preload: list[str]) -> multiprocessing.context.Ba
     if start_method == "forkserver":
         made.set_forkserver_preload(preload)
     return made
+
+
+def remove_temporary_folder() -> None:
+    """Removes where the fork server's socket is, which `multiprocessing` does at an exit that is not `os._exit`."""
+    folder = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -247,13 +247,15 @@ def test_a_torchbeast_command_line_works(tmp_path):
 
 
 @pytest.fixture
-def start():
-    """Starts runs in process groups of their own, of which nothing is left when the test has failed."""
+def start(tmp_path_factory):
+    """Starts runs in process groups of their own, of which nothing is left, also when the test has failed."""
     processes = []
+    temporary = tmp_path_factory.mktemp("temporary")
 
     def start_one(*arguments):
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command(*arguments), start_new_session=True, **pipes, **in_tests({})))
+        options = in_tests({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True})
+        options["env"]["TMPDIR"] = str(temporary)
+        processes.append(subprocess.Popen(command(*arguments), start_new_session=True, **options))
         return processes[-1]
 
     yield start_one
@@ -261,6 +263,7 @@ def start():
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    assert not list(temporary.glob("pymp-*"))  # the folder of the fork server's socket
 
 
 @pytest.mark.parametrize(
