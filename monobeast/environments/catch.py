@@ -51,6 +51,17 @@ class Catch(gymnasium.Env):
         image = self._image().repeat(_RENDER_SCALE, axis=0).repeat(_RENDER_SCALE, axis=1)
         return np.stack([image] * 3, axis=-1)
 
+    def get_state(self) -> dict[str, Any]:
+        """Plain values from which `set_state` goes on exactly."""
+        places = {"ball": (self._ball_row, self._ball_column), "paddle": self._paddle_column}
+        return places | {"np_random": self.np_random.bit_generator.state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` gave."""
+        self._ball_row, self._ball_column = state["ball"]
+        self._paddle_column = state["paddle"]
+        self.np_random.bit_generator.state = state["np_random"]
+
     def _image(self) -> np.ndarray:
         image = np.zeros((_ROWS, _COLUMNS), np.uint8)
         image[self._ball_row, self._ball_column] = _PIXEL

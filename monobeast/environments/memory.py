@@ -54,6 +54,15 @@ class Memory(gymnasium.Env):
         is_question = self._step_number > self._delay  # after the answer too, since an observation is due
         return self._num_cues + is_question, reward, is_answer, False, {}
 
+    def get_state(self) -> dict[str, Any]:
+        """Plain values from which `set_state` goes on exactly."""
+        return {"cue": self._cue, "step_number": self._step_number, "np_random": self.np_random.bit_generator.state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` gave."""
+        self._cue, self._step_number = state["cue"], state["step_number"]
+        self.np_random.bit_generator.state = state["np_random"]
+
     def _price(self, action: int) -> float:
         # A higher one would do as well against notes, but it teaches to wait so early and so firmly that the question
         # is answered by waiting, too, and other answers are no longer tried.

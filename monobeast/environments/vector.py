@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from monobeast.environments import state
 from monobeast.environments.spaces import from_zero
 
 _UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost against it
@@ -106,6 +107,26 @@ class VectorEnvironment:
             episode_return=self._return.copy(),
             episode_length=self._length.copy(),
         )
+
+    def require_savable(self, env_id: str) -> None:
+        """Raises ValueError, naming what stands in the way, unless `get_state` can be had."""
+        state.require_savable(env_id, self._envs)
+
+    def get_state(self) -> dict[str, Any]:
+        """Plain values and arrays from which `set_state` goes on exactly; after a `reset`."""
+        return {
+            "envs": state.get_states(self._envs),
+            "done": self._done,
+            "return": self._return,
+            "length": self._length,
+            "lives": self._lives,
+        }
+
+    def set_state(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `get_state` gave; after a `reset`."""
+        state.set_states(self._envs, saved["envs"], has_ended=saved["done"])
+        self._done = saved["done"]
+        self._return, self._length, self._lives = saved["return"], saved["length"], saved["lives"]
 
     def close(self) -> None:
         self._envs.close()
