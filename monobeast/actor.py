@@ -2,7 +2,7 @@
 
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +55,23 @@ class Actor:
             self._last_step = self._environment.step(self._last_action)
             self._record_answer(rows, t)
         self._record_input(rows, unroll_length)  # x_T, which only bootstraps
+
+    def get_state(self) -> dict[str, Any]:
+        """Arrays, tensors and plain values, not copied, from which `set_state` goes on exactly; between two unrolls."""
+        return {
+            "environment": self._environment.get_state(),
+            "last_step": self._last_step._asdict(),
+            "last_action": self._last_action,
+            "core_state": self._core_state,
+            "policy": self._policy.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` gave, of an actor made alike."""
+        self._environment.set_state(state["environment"])
+        self._last_step = EnvStep(**state["last_step"])
+        self._last_action, self._core_state = state["last_action"], state["core_state"]
+        self._policy.set_state(state["policy"])
 
     def close(self) -> None:
         """Closes the environments."""

@@ -62,6 +62,7 @@ class Config:
     preset: str | None = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
     xpid: str | None = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
     resume: bool = _flag(False, "run", "go on with the run --xpid where its checkpoint is; a setting that is given takes the place of the run's")
+    exact_resume: bool = _flag(False, "run", "keep in every checkpoint what lets --resume go on bit by bit as if the run had not been stopped: the state of environments and sampling; with --num_actors 0, not for Atari")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
     total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
     max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)

@@ -2,10 +2,11 @@
 
 import traceback
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
+from monobeast import plain_values
 from monobeast.actor import Actor, ActorTask, make_actor
 from monobeast.actor_pool import ActorsFailed, make_staging
 from monobeast.config import Config
@@ -15,7 +16,11 @@ from monobeast.weights import SharedWeights
 
 
 class InlineActor:
-    """One actor in the learner's own process, for `--num_actors 0`: the same batches, repeatable bit by bit."""
+    """One actor in the learner's own process, for `--num_actors 0`: the same batches, repeatable bit by bit.
+
+    With `--exact_resume` its state can be had at any time. It is that before the first batch from which nothing has
+    been learned: a stop may come amid a step, and leave environments and staging between two states.
+    """
 
     num_restarts = 0
 
@@ -32,13 +37,24 @@ class InlineActor:
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights)
         self._staging = make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
+        self._state: dict[str, Any] | None = None  # the last that was looked at or given
+        self._state_version = -1  # of the weights at that time; newer ones: its batch has been learned from
 
     def __enter__(self) -> Self:
         self._actor = make_actor(self._task)
+        try:
+            self._restore()
+        except BaseException:
+            self._actor.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._actor is not None:
+        if self._actor is None:
+            return
+        try:
+            self._keep_state()  # there may be none after the close
+        finally:
             self._actor.close()
 
     def describe(self) -> str:
@@ -51,6 +67,7 @@ class InlineActor:
         Raises:
             ActorsFailed: the environment or the policy did.
         """
+        self._keep_state()
         while (batch := self._staging.pop()) is None:
             try:
                 self._actor.unroll(self._staging.next_place())
@@ -59,3 +76,26 @@ class InlineActor:
                 raise ActorsFailed(text) from error
             self._staging.commit()
         return batch
+
+    def get_state(self) -> dict[str, Any]:
+        """Plain values and tensors from which `set_state` goes on exactly; with `--exact_resume` alone."""
+        self._keep_state()
+        return self._state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Will go on from what `get_state` gave; before the actor is entered."""
+        self._state = state
+
+    def _keep_state(self) -> None:
+        """Looks at the state, unless the weights are those of the last look: then what came since is not learned."""
+        version = self._task.weights.version
+        if self._task.config.exact_resume and self._state_version != version:
+            parts = {"actor": self._actor.get_state(), "staging": self._staging.get_state()}
+            self._state, self._state_version = plain_values.pack(parts), version
+
+    def _restore(self) -> None:
+        if self._state is None:
+            return
+        parts = plain_values.unpack(self._state)
+        self._actor.set_state(parts["actor"])
+        self._staging.set_state(parts["staging"])

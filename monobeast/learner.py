@@ -113,6 +113,15 @@ class Learner:
         return int(self._num_bad)
 
     @property
+    def num_bad_in_a_row(self) -> int:
+        """Updates left out since the last that was not. Waits for the device."""
+        return int(self._bad_in_a_row)
+
+    @num_bad_in_a_row.setter
+    def num_bad_in_a_row(self, number: int) -> None:
+        self._bad_in_a_row.fill_(number)
+
+    @property
     def learning_rate(self) -> float:
         """Falls linearly from `--learning_rate` to 0 at `--total_steps`, as in the paper."""
         remaining = max(0.0, 1.0 - self.step / self._config.total_steps)
@@ -166,7 +175,7 @@ class Learner:
     def pop_fault(self) -> tuple[faults.Fault | None, int]:
         """The last fault since the last call, and how many updates in a row have one by now. Waits for the device."""
         fault, self._fault = faults.describe(self._fault), torch.full_like(self._fault, -1)
-        return fault, int(self._bad_in_a_row)
+        return fault, self.num_bad_in_a_row
 
     def measure_features(self, batch: Rollout) -> dict[str, float]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""

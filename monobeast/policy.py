@@ -43,6 +43,14 @@ class LocalPolicy:
         """Recurrent state before a first observation."""
         return self._network.initial_state(num_envs)
 
+    def get_state(self) -> Tensor:
+        """Where the sampling is, for `set_state`."""
+        return self._generator.get_state()
+
+    def set_state(self, state: Tensor) -> None:
+        """Samples on from there."""
+        self._generator.set_state(state)
+
     @torch.inference_mode()
     def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Decision:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""

@@ -11,6 +11,8 @@ _FIXED = (
     *("optimizer", "momentum"),  # what the optimizer's state holds
     *("seed", "preset"),  # what the run is
 )
+# What the saved state of environments and staging hangs on.
+_FIXED_IF_EXACT = ("env_kwargs", "envs_per_actor", "batch_size", "unroll_length")
 # Chosen for a number of actors: chosen anew when that changes.
 _BY_NUM_ACTORS = ("num_buffers", "num_learner_threads")
 _NO_CHANGE = ("resume", "xpid", "savedir")  # they say which run is meant
@@ -44,7 +46,17 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
         if name in changes:
             before, now = changes[name]
             raise ValueError(f"--{name} {now}: cannot change on --resume, the run began with {before}")
+    if values.get("exact_resume", saved.exact_resume):
+        _refuse_inexact(changes)
     if "num_actors" in changes:
         values |= {name: None for name in _BY_NUM_ACTORS if name not in given}
     values |= {"resume": True, "savedir": asked.savedir, "xpid": asked.xpid}
     return dataclasses.replace(saved, **values), changes
+
+
+def _refuse_inexact(changes: Changes) -> None:
+    for name in _FIXED_IF_EXACT:
+        if name in changes:
+            before, now = changes[name]
+            reason = f"cannot change with --exact_resume, the run began with {before}"
+            raise ValueError(f"--{name} {now}: {reason}; --no_exact_resume goes on with fresh seeds")

@@ -1,7 +1,7 @@
 """The record that actors write and the learner reads: one type for the shared store, a slot and a batch."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -156,3 +156,13 @@ class BatchStaging:
             return None
         self._taken += self._batch_size
         return self._staging.columns(self._taken - self._batch_size, self._taken)
+
+    def get_state(self) -> dict[str, Any]:
+        """Plain values and tensors, not copied, from which `set_state` goes on: what no batch has been given of yet."""
+        waiting = self._staging.columns(self._taken, self._filled)
+        return {"taken": self._taken, "filled": self._filled, "waiting": waiting._asdict()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` gave, of a staging of the same sizes."""
+        self._taken, self._filled = state["taken"], state["filled"]
+        self._staging.columns(self._taken, self._filled).copy_(Rollout(**state["waiting"]))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import bad_batch, checkpoint, environments, resumption, run_folder, seeding
+from monobeast import bad_batch, checkpoint, continuation, environments, resumption, run_folder, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.environments import Spaces
@@ -84,6 +84,8 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         check_main_script()
     config = environments.resolve(config)
     spaces = environments.check(config)
+    if config.exact_resume:
+        continuation.check(config, saved)
     config = dataclasses.replace(
         config,
         xpid=config.xpid or run_folder.new_xpid(),
@@ -197,6 +199,8 @@ class _Session:
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
         out_log = folder / "out.log"
         self.actors = source(self.config, prepared.spaces, core_state, self.weights, generation, out_log)
+        if prepared.saved and self.config.exact_resume:
+            continuation.set_state(prepared.saved, self.actors, self.learner)
 
     @property
     def num_restarts(self) -> int:
@@ -302,6 +306,8 @@ class _Session:
             "actor_restarts": self.num_restarts,
             "num_resumes": self.num_resumes,
         }
+        if self.config.exact_resume:
+            content[continuation.KEY] = continuation.get_state(self.actors, self.learner)
         checkpoint.save(self.folder, content)
 
 

@@ -1,0 +1,99 @@
+"""What makes a run that was stopped and resumed equal, bit by bit, to one that was not: `--exact_resume`."""
+
+import io
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import torch
+
+from monobeast import environments, plain_values
+from monobeast.config import Config
+from monobeast.environments import EnvStep, VectorEnvironment
+from monobeast.inline_actor import InlineActor
+from monobeast.learner import Learner
+
+KEY = "continuation"  # in a checkpoint
+_TRIAL_STEPS = 20
+
+
+def check(config: Config, saved: dict[str, Any] | None) -> None:
+    """Makes sure that a run can be stopped and go on exactly, and that a checkpoint can be gone on with so.
+
+    Args:
+        config: Of the run, resolved; with `exact_resume`.
+        saved: The checkpoint, where there is one to go on with.
+
+    Raises:
+        ValueError: one of them cannot; the message names the flag and the reason.
+    """
+    if config.num_actors > 0:
+        reason = "only with --num_actors 0, since nothing repeats the order in which processes deliver their rollouts"
+        raise ValueError(f"--exact_resume --num_actors {config.num_actors}: {reason}{_way_out(saved)}")
+    if saved is not None and KEY not in saved:
+        reason = f"the checkpoint of {config.xpid} was made without it and holds no state of the environments"
+        raise ValueError(f"--exact_resume: {reason}; --resume alone goes on with fresh seeds")
+    _check_environment(config)
+
+
+def get_state(actors: InlineActor, learner: Learner) -> dict[str, Any]:
+    """What a checkpoint holds under `KEY`, beside what every checkpoint holds."""
+    return {"actors": actors.get_state(), "num_bad_in_a_row": learner.num_bad_in_a_row}
+
+
+def set_state(saved: dict[str, Any], actors: InlineActor, learner: Learner) -> None:
+    """Lets both go on from a checkpoint; before the actor is entered."""
+    actors.set_state(saved[KEY]["actors"])
+    learner.num_bad_in_a_row = saved[KEY]["num_bad_in_a_row"]
+
+
+def _way_out(saved: dict[str, Any] | None) -> str:
+    return "" if saved is None else "; --no_exact_resume goes on with fresh seeds"
+
+
+def _check_environment(config: Config) -> None:
+    """Raises ValueError unless one environment goes on from another's state as that does."""
+    try:
+        actions, state, expected = _leave_off(config)
+        found = _go_on(config, actions, state)
+    except (Exception, SystemExit) as error:
+        what = f"get_state or set_state of --env {config.env} failed with {type(error).__name__}: {error}"
+        raise ValueError(f"--exact_resume: {what}") from error
+    for before, after in zip(expected, found, strict=True):
+        differing = [name for name, *pair in zip(EnvStep._fields, before, after, strict=True) if not _are_equal(*pair)]
+        if differing:
+            what = f"--env {config.env} does not go on from a state that its get_state gave as it did from there"
+            raise ValueError(f"--exact_resume: {what}; another {differing[0]} came")
+
+
+def _leave_off(config: Config) -> tuple[list[np.ndarray], Any, list[EnvStep]]:
+    """A few actions, a state as a file would give it back, and what the actions led to from there."""
+    with closing(environments.make(config, 1, [0])) as environment:
+        environment.reset()
+        num_actions = environment.action_space.n
+        actions = list(np.random.default_rng(0).integers(num_actions, size=(_TRIAL_STEPS, 1)))
+        _play(environment, actions)
+        state = _filed(plain_values.pack(environment.get_state()))
+        return actions, state, _play(environment, actions)
+
+
+def _go_on(config: Config, actions: list[np.ndarray], state: Any) -> list[EnvStep]:
+    with closing(environments.make(config, 1, [1])) as environment:
+        environment.reset()
+        environment.set_state(plain_values.unpack(state))
+        return _play(environment, actions)
+
+
+def _play(environment: VectorEnvironment, actions: list[np.ndarray]) -> list[EnvStep]:
+    return [EnvStep(*(field.copy() for field in environment.step(action))) for action in actions]
+
+
+def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _filed(state: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
