@@ -15,6 +15,7 @@ PACKAGE = Path(monobeast.__file__).parent
 ROWS = [
     "vtrace",
     "losses",
+    "vtrace_vectors",
     "atari_scores",
     "registration",
     "presets",

@@ -4,16 +4,14 @@ All in float64 within 1e-12 (relative, and absolute near 0): rounding errors of 
 1, and of the largest cancellation were seen below 2e-14, and a wrong formula is off by more than 1e-3.
 """
 
-import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 
 from monobeast import vtrace
+from monobeast.vtrace_vectors import load_cases
 
-VECTORS = json.loads(Path(__file__).with_name("vtrace_vectors.json").read_text())["cases"]
 INFINITY = float("inf")
 
 tensor64 = partial(torch.tensor, dtype=torch.float64)
@@ -58,12 +56,12 @@ def equations_1_and_4(inputs, clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
     return vs[:T], torch.stack([rho_pg[s] * (r[s] + gamma[s] * vs[s + 1] - V[s]) for s in range(T)])
 
 
-@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)
 def test_published_vectors(case):
-    inputs = {name: tensor64(value) for name, value in case["inputs"].items()}
-    result = vtrace.from_importance_weights(**inputs, **case["params"])
-    assert_close(result.vs, tensor64(case["expected"]["vs"]))
-    assert_close(result.pg_advantages, tensor64(case["expected"]["pg_advantages"]))
+    inputs = {name: torch.from_numpy(value) for name, value in case.inputs.items()}
+    result = vtrace.from_importance_weights(**inputs, **case.params)
+    assert_close(result.vs, torch.from_numpy(case.expected["vs"]))
+    assert_close(result.pg_advantages, torch.from_numpy(case.expected["pg_advantages"]))
 
 
 @pytest.mark.parametrize("T, B", [(1, 1), (1, 3), (6, 1), (4, 4), (9, 3)])

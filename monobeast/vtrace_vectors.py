@@ -1,0 +1,56 @@
+"""Cases of V-trace with the outputs that they must give, read from the package's vtrace_vectors.json.
+
+The file is for any language and says itself what its members mean; this module makes arrays of it.
+"""
+
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class Kind(NamedTuple):
+    """What some of the cases have in common."""
+
+    shows: str
+    usual_fault: str  # of an implementation that fails them
+
+
+class Case(NamedTuple):
+    """One input, and what equation (1) gives for it; float64 arrays."""
+
+    name: str
+    kind: str
+    params: dict[str, float | None]  # by the names of `vtrace.from_importance_weights`; None: no clip
+    inputs: dict[str, Array]  # log_rhos, discounts, rewards, values: [T, B, ...]; bootstrap_value: [B, ...]
+    ends: dict[str, Array]  # done, terminal, is_reset: bool [T, B]; empty where no episode ends with a reset step
+    expected: dict[str, Array]  # vs, pg_advantages: [T, B, ...]
+
+
+def load_cases() -> list[Case]:
+    """All cases, in the order of the file."""
+    return [_make_case(**case) for case in _read()["cases"]]
+
+
+def load_kinds() -> dict[str, Kind]:
+    """What the kinds of cases show, by their names."""
+    return {name: Kind(**kind) for name, kind in _read()["kinds"].items()}
+
+
+def _read() -> dict[str, Any]:
+    return json.loads(resources.files("monobeast").joinpath("vtrace_vectors.json").read_text())
+
+
+def _make_case(
+    name: str,
+    kind: str,
+    params: dict[str, float | None],
+    inputs: dict[str, Any],
+    expected: dict[str, Any],
+    ends: dict[str, Any] | None = None,
+) -> Case:
+    numbers = [{key: np.array(value, dtype=np.float64) for key, value in group.items()} for group in (inputs, expected)]
+    return Case(name, kind, params, numbers[0], {key: np.array(value) for key, value in (ends or {}).items()}, numbers[1])

@@ -1,0 +1,99 @@
+"""monobeast/vtrace_vectors.json is what its script makes, says what it holds, and holds what it says."""
+
+import ast
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monobeast.vtrace_vectors import load_cases, load_kinds
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+sys.path.append(str(SCRIPTS))
+
+import exact_vtrace  # noqa: E402
+import make_vtrace_vectors  # noqa: E402
+
+CASES = load_cases()
+DOCUMENT = json.loads(make_vtrace_vectors.FILE.read_text())
+WITH_ENDS = [case for case in CASES if case.ends]
+
+
+def test_the_file_made_anew_is_the_same_to_the_last_bit():
+    assert make_vtrace_vectors.render() == make_vtrace_vectors.FILE.read_text()
+
+
+def test_the_inputs_of_a_published_case_are_not_changed_unseen(tmp_path, monkeypatch):
+    text = make_vtrace_vectors.FILE.read_text()
+    monkeypatch.setattr(make_vtrace_vectors, "FILE", tmp_path / "changed.json")
+    make_vtrace_vectors.FILE.write_text(text.replace("0.5494811978797249", "0.5494811978797248"))
+
+    with pytest.raises(ValueError, match="the inputs of the published cases were changed"):
+        make_vtrace_vectors.render()
+
+
+def test_the_sum_does_not_round_where_float64_would():
+    inputs = {"log_rhos": [[0.0], [0.0]], "discounts": [[1.0], [1.0]], "rewards": [[1e17], [1.0]]}
+    inputs |= {"values": [[0.0], [0.0]], "bootstrap_value": [-1e17]}
+
+    found = exact_vtrace.exact_vtrace(inputs, make_vtrace_vectors.PAPER)
+
+    assert found["vs"] == [[1.0], [1.0 - 1e17]]  # 1e17 + 1 is 1e17 in float64
+
+
+@pytest.mark.parametrize("name", ["exact_vtrace.py", "make_vtrace_vectors.py"])
+def test_the_scripts_share_no_code_with_what_they_judge(name):
+    nodes = list(ast.walk(ast.parse((SCRIPTS / name).read_text())))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+
+    assert {module.split(".")[0] for module in modules} <= {*sys.stdlib_module_names, "exact_vtrace"}
+
+
+def test_the_schema_names_every_member_of_a_case():
+    members = {member for case in DOCUMENT["cases"] for member in case}
+
+    assert members <= set(DOCUMENT["schema"])
+    assert {name for case in CASES for name in (*case.inputs, *case.ends, *case.expected)} <= set(
+        " ".join(DOCUMENT["schema"].values()).replace(",", " ").replace(":", " ").split()
+    )
+
+
+def test_names_are_of_one_case_and_every_kind_has_a_case():
+    assert max(Counter(case.name for case in CASES).values()) == 1
+    assert {case.kind for case in CASES} == set(load_kinds())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_has_the_shapes_of_the_schema_and_finite_outputs(case):
+    T, B, *further = case.expected["vs"].shape
+    inputs = dict(case.inputs)
+    state = inputs.pop("bootstrap_value")
+
+    assert np.broadcast_shapes(state.shape, (B, *further)) == (B, *further) and state.shape[0] == B
+    for array in (*inputs.values(), *case.expected.values()):
+        assert array.shape[:2] == (T, B) and np.broadcast_shapes(array.shape, (T, B, *further)) == (T, B, *further)
+    assert all(np.isfinite(array).all() for array in case.expected.values())
+    assert set(case.params) == set(make_vtrace_vectors.PAPER)
+
+
+@pytest.mark.parametrize("case", WITH_ENDS, ids=lambda case: case.name)
+def test_ends_are_those_of_the_inputs(case):
+    ends, inputs = case.ends, case.inputs
+
+    assert np.array_equal(ends["is_reset"][1:], ends["done"][:-1])  # a reset step follows every end, and no other step
+    assert np.array_equal(np.isneginf(inputs["log_rhos"]), ends["is_reset"])
+    assert np.array_equal(inputs["discounts"] == 0, ends["terminal"])
+    assert not inputs["rewards"][ends["is_reset"]].any()
+    assert not (ends["is_reset"] & ends["done"]).any()
+
+
+@pytest.mark.parametrize("case", WITH_ENDS, ids=lambda case: case.name)
+def test_at_a_reset_step_nothing_is_learned(case):
+    is_reset = case.ends["is_reset"]
+
+    assert np.array_equal(case.expected["vs"][is_reset], case.inputs["values"][is_reset])
+    assert not case.expected["pg_advantages"][is_reset].any()
