@@ -75,7 +75,8 @@ PUBLISHED = {
     "large values": "magnitudes",
     "long unroll": "long",
 }
-PUBLISHED_DIGEST = "a07fbe9b58cab7d3774def3c2d94b4adc6e46b2f50a2e0c84e399939ebb82b24"  # of their names, parameters and inputs
+# Of their names, parameters and inputs.
+PUBLISHED_DIGEST = "a07fbe9b58cab7d3774def3c2d94b4adc6e46b2f50a2e0c84e399939ebb82b24"
 
 
 class Recipe(NamedTuple):
@@ -84,7 +85,7 @@ class Recipe(NamedTuple):
     name: str
     kind: str
     T: int
-    columns: Any  # B; or, for each trajectory, its ends: (row of the last action, is it a termination); row -1: before
+    columns: Any  # B; or each trajectory's ends: (row of the last action, is it a termination); -1 is the row before
     params: dict[str, float | None] = {}
     ratio: Callable[[int], float] | None = None  # log ratio of a row, if it is not drawn
     terminal: Any = ()  # (row, trajectory) of discounts of 0 that no reset step follows

@@ -23,6 +23,12 @@ _MEANING = (
     "sticky_actions life_loss_terminal full_action_space noop_max frame_skip reward_clipping max_episode_frames".split()
 )
 
+# Settings in which trials differ, and steps at which they are compared.
+_TRIED = "total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
+_TRIED += ["baseline_cost", "entropy_cost"]
+_SYMPTOMS = ("entropy", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
+_MILESTONES = (500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
+
 
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, made anew."""
@@ -117,14 +123,18 @@ def render_trials() -> str:
 
 
 def _describe_trial(run: RecordedRun) -> dict[str, Any]:
-    settings = "envs_per_actor unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
-    settings += "grad_norm_clipping baseline_cost entropy_cost".split()
-    last = {name: run.logs[name][~np.isnan(run.logs[name])] for name in ("dead_units_4", "feature_std", "logits_std")}
-    row = {"trial": f"`{run.name}`"} | {name: f"{run.config[name]}" for name in settings}
-    for step in (250_000, 500_000, 1_000_000):
+    row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, 'rmsprop')}" for name in _TRIED}
+    for step in _MILESTONES:
         returns = run.episodes.returns[run.episodes.steps <= step]
-        row[f"{step // 1000}k"] = f"{returns[-ladder.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
-    return row | {name: f"{values[-1]:.2g}" for name, values in last.items()}
+        row[f"{step / 1e6:g}M"] = f"{returns[-ladder.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+    return row | {name: _last(run, name) for name in _SYMPTOMS}
+
+
+def _last(run: RecordedRun, column: str) -> str:
+    """The last value of a column of logs.csv; empty where the run had no such column yet."""
+    values = run.logs.get(column, np.empty(0))
+    values = values[~np.isnan(values)]
+    return f"{values[-1]:.2g}" if len(values) else ""
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
