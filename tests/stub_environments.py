@@ -241,6 +241,37 @@ class Echo(Stub):
         return int(action), *rest
 
 
+class Savable(Lives):
+    """As Lives, but observations are drawn at random and add up, and the state can be told; in that it may be at fault.
+
+    Args:
+        fault: forgets: what was added up is left out; not plain: it is given as a set; raises: it is not given.
+    """
+
+    def __init__(self, lives=3, steps=4, fault=None):
+        super().__init__(lives, steps)
+        self.sum = np.zeros(3, np.float32)
+        self.fault = fault
+
+    def observation(self):
+        self.sum += self.np_random.random(3, np.float32)  # in place: whoever keeps a state has to copy it
+        return self.sum.copy()
+
+    def reset(self, *, seed=None, options=None):
+        self.sum = np.zeros(3, np.float32)
+        return super().reset(seed=seed, options=options)
+
+    def get_state(self):
+        if self.fault == "raises":
+            raise RuntimeError("no state today")
+        state = {"step_number": self.step_number, "generator": self.np_random.bit_generator.state, "sum": self.sum}
+        return state | {"forgets": {"sum": np.zeros(3, np.float32)}, "not plain": {"sum": {1}}}.get(self.fault, {})
+
+    def set_state(self, state):
+        self.step_number, self.sum = state["step_number"], state["sum"]
+        self.np_random.bit_generator.state = state["generator"]
+
+
 class OddSpaces(Stub):
     """One space out of the ordinary, by name; the rest as in Stub."""
 
@@ -268,7 +299,7 @@ def _register(env_id, entry_point, **kwargs):
 
 
 _CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
-for _class in (*_CLASSES, Echo, OddSpaces):
+for _class in (*_CLASSES, Echo, Savable, OddSpaces):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)
