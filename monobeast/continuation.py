@@ -27,6 +27,8 @@ def check(config: Config, saved: dict[str, Any] | None) -> None:
     Raises:
         ValueError: one of them cannot; the message names the flag and the reason.
     """
+    with closing(environments.make(config, 1, [0])) as environment:
+        environment.require_savable(config.env)
     if config.num_actors > 0:
         reason = "only with --num_actors 0, since nothing repeats the order in which processes deliver their rollouts"
         raise ValueError(f"--exact_resume --num_actors {config.num_actors}: {reason}{_way_out(saved)}")

@@ -78,7 +78,7 @@ def check(config: Config) -> Spaces:
 
     Raises:
         ValueError: as `make` and `resolve`; a setting that is for Atari only; a failing reset, the environment's own
-            exception being the cause; with `exact_resume`, one whose state nobody can tell.
+            exception being the cause.
     """
     spec = find_spec(config.env)
     if not is_atari(spec):
@@ -89,8 +89,6 @@ def check(config: Config) -> Spaces:
         environment.close()
     except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: its reset or close failed with {_described(error)}") from error
-    if config.exact_resume:
-        environment.require_savable(config.env)
     return Spaces(environment.observation_space, int(environment.action_space.n))
 
 

@@ -1,4 +1,8 @@
-"""The state of single environments as plain values, from which others of their kind go on exactly."""
+"""The state of single environments as plain values, from which others of their kind go on exactly.
+
+An environment of one's own, or a wrapper for one that is not, has `get_state()`, which gives a dict of plain values,
+arrays and tensors, and `set_state(state)`, which takes it in an environment that was made alike and reset.
+"""
 
 from collections.abc import Iterator
 from typing import Any
