@@ -106,7 +106,8 @@ CLASSIC = {
     **{"network": "mlp", "use_lstm": False, "device": "cpu", "num_learner_threads": 1},
 }
 ATARI = CLASSIC | {
-    **{"preset": "atari", "learning_rate": 7e-4, "reward_clipping": "abs_one", "life_loss_terminal": True},
+    **{"preset": "atari", "learning_rate": 7e-4, "entropy_cost": 0.002},
+    **{"reward_clipping": "abs_one", "life_loss_terminal": True},
     **{"network": "shallow", "frame_skip": 4, "noop_max": 30, "sticky_actions": 0.0, "full_action_space": False},
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
 }
@@ -127,7 +128,7 @@ LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 2_000_000},
     **{"unroll_length": 20, "entropy_cost": 0.3},
 }
-PONG = ATARI | {"total_steps": 8_000_000}
+PONG = ATARI | {"total_steps": 4_000_000}
 PONG_CHECKS = (mean_at_least(18), Check("mean return of 20 games of `test`", test_return, low=19))
 
 RUNGS = {

@@ -154,7 +154,7 @@ def test_untrained_features_are_of_the_size_of_one(network):
 
     features = network.torso(inputs.observation.flatten(0, 1))
 
-    assert 0.1 < features.square().mean().sqrt() < 3
+    assert 0.05 < features.square().mean().sqrt() < 3
 
 
 @EVERY_NETWORK
@@ -199,3 +199,15 @@ def test_the_seed_alone_decides_the_weights():
     for weight, same, different in zip(first, again, other, strict=True):
         assert torch.equal(weight, same)
         assert weight.ndim == 1 or not torch.equal(weight, different)
+
+
+@pytest.mark.parametrize("network", ["shallow", "deep"])
+def test_brightness_that_all_pixels_share_makes_no_difference(network):
+    torch.manual_seed(0)
+    torso = make(IMAGE, network).torso
+    images = torch.randint(0, 100, (3, *IMAGE.shape), dtype=torch.uint8)
+
+    features, brighter = torso(images), torso(images + 100)
+
+    torch.testing.assert_close(features, brighter, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(torso(torch.full_like(images, 100)), features, rtol=0.1)
