@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-_NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
+NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
 # x86 keeps stores in order: a version that is announced is there. Others may not, so there the content must agree too.
 _NEEDS_CHECKSUM = platform.machine().lower() not in ("x86_64", "amd64")
@@ -23,10 +23,10 @@ class SharedWeights:
 
     def __init__(self, parameters: Iterable[nn.Parameter], version: int = 0) -> None:
         vector = parameters_to_vector(parameters).detach()
-        self._generations = torch.zeros(_NUM_GENERATIONS, vector.numel()).share_memory_()
+        self._generations = torch.zeros(NUM_GENERATIONS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
-        self._checksums = torch.full((_NUM_GENERATIONS,), _checksum(vector)).share_memory_()
-        self._generations[version % _NUM_GENERATIONS].copy_(vector)
+        self._checksums = torch.full((NUM_GENERATIONS,), _checksum(vector)).share_memory_()
+        self._generations[version % NUM_GENERATIONS].copy_(vector)
 
     @property
     def version(self) -> int:
@@ -36,21 +36,21 @@ class SharedWeights:
     def publish(self, parameters: Iterable[nn.Parameter]) -> None:
         """Makes the parameters the next version. The learner alone calls this."""
         version = self.version + 1
-        vector = self._generations[version % _NUM_GENERATIONS]
+        vector = self._generations[version % NUM_GENERATIONS]
         vector.copy_(parameters_to_vector(parameters).detach())
         if _NEEDS_CHECKSUM:
-            self._checksums[version % _NUM_GENERATIONS] = _checksum(vector)
+            self._checksums[version % NUM_GENERATIONS] = _checksum(vector)
         self._published.fill_(version)  # announced last
 
     def copy_newest(self, target: Tensor) -> int | None:
         """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
         for _ in range(_MAX_ATTEMPTS):
             version = self.version
-            target.copy_(self._generations[version % _NUM_GENERATIONS])
+            target.copy_(self._generations[version % NUM_GENERATIONS])
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
-            if self.version > version + _NUM_GENERATIONS - 2:
+            if self.version > version + NUM_GENERATIONS - 2:
                 continue
-            if not _NEEDS_CHECKSUM or _checksum(target) == int(self._checksums[version % _NUM_GENERATIONS]):
+            if not _NEEDS_CHECKSUM or _checksum(target) == int(self._checksums[version % NUM_GENERATIONS]):
                 return version
         return None
 

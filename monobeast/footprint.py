@@ -1,0 +1,181 @@
+"""What a run takes: bytes, open files and processes, computed from its settings without taking any of them.
+
+Where something can't be known, such as what an environment of one's own takes, the least it can be is counted: what is
+refused for it would surely fail.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.environments.atari import is_atari
+from monobeast.environments.registry import find_spec
+from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.rollouts import Rollout, allocate
+from monobeast.weights import NUM_GENERATIONS
+
+_PAGE = 4096  # of shared memory: each tensor is a file of its own
+
+# Private memory, measured with torch 2.13 for CPUs and Python 3.11 on x86-64 (smaps_rollup, Private_Dirty). torch for
+# CUDA takes more.
+_IMPORTS = 146_000_000  # a process that has imported monobeast.actor
+_FORKED_ACTOR = 16_700_000  # what a child of the fork server, which has imported it, does not share with it
+_ATARI_ENVIRONMENT = 1_600_000  # an emulator that has played a little; Pong
+_LEAST_ENVIRONMENT = 4_000  # Catch and CartPole
+_COPIES_OF_AN_ACTOR = 2  # of the weights: those in use, and those that are coming
+# The peak of an update over what its forward pass keeps for the backward pass: from 1.25 (deep) to 3 (mlp).
+_BACKWARD = 1.25
+
+# Descriptors, counted in /proc/<pid>/fd.
+_OF_WEIGHTS = 3  # its tensors
+_AN_ACTOR_IN_THE_LEARNER = 5  # an end of each queue, two to the process's life and its pidfd
+_AN_ACTOR_IN_THE_FORK_SERVER = 1
+_OF_A_FORK_SERVER = 9
+_OF_AN_ACTOR = 10
+_SPARE = 64  # a start under way, log files, a checkpoint, what CUDA and environments open
+
+
+class Footprint(NamedTuple):
+    """Sizes that settings multiply, in bytes."""
+
+    first_step: dict[str, int]  # of a column (a trajectory) of one step, by the tensors of a `Rollout`
+    further_step: dict[str, int]  # of each further step
+    parameters: int
+    activations: int  # what a row of a batch leaves for the backward pass
+    environment: int
+
+
+def measure(config: Config, spaces: Spaces, network: AgentNetwork) -> Footprint:
+    """Looks at spaces and network; `config` gives the kind of environment."""
+    core_state = network.initial_state(1)
+    one, two = (_tensor_bytes(_imagine_column(steps, spaces, core_state)) for steps in (1, 2))
+    return Footprint(
+        first_step=one,
+        further_step={name: two[name] - one[name] for name in one},
+        parameters=sum(parameter.nbytes for parameter in network.parameters()),
+        activations=_measure_activations(network, spaces),
+        environment=_ATARI_ENVIRONMENT if is_atari(find_spec(config.env)) else _LEAST_ENVIRONMENT,
+    )
+
+
+def _imagine_column(unroll_length: int, spaces: Spaces, core_state: tuple[Tensor, ...]) -> Rollout:
+    with torch.device("meta"):  # tensors without memory
+        return allocate(unroll_length, 1, spaces.observation, spaces.num_actions, core_state)
+
+
+def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
+    fields = rollout._asdict()
+    core_state = fields.pop("core_state")
+    return {name: tensor.nbytes for name, tensor in (fields | dict(enumerate(core_state))).items()}
+
+
+def _measure_activations(network: AgentNetwork, spaces: Spaces) -> int:
+    """Bytes a row that the forward pass keeps, from the difference of two small batches."""
+    one, two = (_count_kept_bytes(network, spaces, num_columns) for num_columns in (1, 2))
+    return (two - one) // 2  # T = 1 has two rows a column
+
+
+def _count_kept_bytes(network: AgentNetwork, spaces: Spaces, num_columns: int) -> int:
+    device = next(network.parameters()).device
+    core_state = network.initial_state(num_columns)
+    rollout = allocate(1, num_columns, spaces.observation, spaces.num_actions, core_state)
+    rollout = rollout.map(lambda tensor: tensor.zero_().to(device))
+    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
+    kept: dict[int, Tensor] = {}  # by address: views of one memory count once
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = network(inputs, core_state)  # kept alive: an address that is freed may be given out again
+    own = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
+    del output
+    return sum(tensor.untyped_storage().nbytes() for address, tensor in kept.items() if address not in own)
+
+
+def rollout_bytes(footprint: Footprint, unroll_length: int, num_columns: int) -> dict[str, int]:
+    """Bytes of each tensor of a `Rollout` of `num_columns` trajectories; exact."""
+    return {
+        name: num_columns * (first + (unroll_length - 1) * footprint.further_step[name])
+        for name, first in footprint.first_step.items()
+    }
+
+
+def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
+    """Bytes of shared memory, by their use: the store of all slots, and the weights."""
+    columns = config.num_buffers * config.envs_per_actor if config.num_actors else 0
+    sizes = {name: _pages(size) for name, size in rollout_bytes(footprint, config.unroll_length, columns).items()}
+    return {
+        "observations": sizes.pop("observation"),
+        "other fields of rollouts": sum(sizes.values()),
+        f"weights, {NUM_GENERATIONS} generations": _pages(NUM_GENERATIONS * footprint.parameters) + 2 * _PAGE,
+    }
+
+
+def _pages(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def memory(config: Config, footprint: Footprint) -> dict[str, int]:
+    """Bytes of memory that the run adds to what this process has already, by their use; at least."""
+    shared = shared_memory(config, footprint)
+    parts = {
+        "shared memory": sum(shared.values()),
+        "learner": _learner_memory(config, footprint),
+        "actors": _actor_memory(config, footprint),
+    }
+    slots = shared["observations"] + shared["other fields of rollouts"]
+    # They are made in private memory and then moved, the observations in one piece, before anything else is there.
+    more_at_start = parts["shared memory"] + slots - sum(parts.values())
+    return parts | ({"slots, once more at the start": more_at_start} if more_at_start > 0 else {})
+
+
+def _learner_memory(config: Config, footprint: Footprint) -> int:
+    """A batch; on the CPU also gradients, the optimizer's averages, a copy to publish, and activations."""
+    columns = max(config.batch_size, config.envs_per_actor)
+    staging = sum(rollout_bytes(footprint, config.unroll_length, columns).values())
+    if config.device != "cpu":
+        return staging + footprint.parameters
+    averages = 2 if config.optimizer == "adam" or config.momentum else 1
+    rows = (config.unroll_length + 1) * config.batch_size
+    # In whole numbers: a float can't hold every one that a flag can.
+    activations = rows * int(_BACKWARD * footprint.activations)
+    return staging + activations + (2 + averages) * footprint.parameters
+
+
+def _actor_memory(config: Config, footprint: Footprint) -> int:
+    environments = config.envs_per_actor * footprint.environment
+    weights = _COPIES_OF_AN_ACTOR * footprint.parameters
+    if config.num_actors == 0:
+        return environments + weights
+    if config.start_method == "forkserver":
+        return _IMPORTS + config.num_actors * (_FORKED_ACTOR + weights + environments)
+    return config.num_actors * (_IMPORTS + weights + environments)
+
+
+def open_files(config: Config, footprint: Footprint, used: int) -> dict[str, int]:
+    """Descriptors of each kind of process, where this one has `used` before it begins.
+
+    An actor gets those of the tensors and of its queues as one message, about 20; it may have at most 252
+    (multiprocessing.forkserver.MAXFDS_TO_SEND), and no setting makes them more.
+    """
+    tensors = _OF_WEIGHTS
+    if config.num_actors == 0:
+        return {"learner": used + tensors + _SPARE}
+    tensors += len(footprint.first_step)
+    helpers = 2 if config.start_method == "forkserver" else 1
+    needed = {"learner": used + tensors + helpers + _AN_ACTOR_IN_THE_LEARNER * config.num_actors + _SPARE}
+    if config.start_method == "forkserver":
+        own = _OF_A_FORK_SERVER + _AN_ACTOR_IN_THE_FORK_SERVER * config.num_actors
+        needed["fork server"] = own + tensors + _SPARE
+    return needed | {"an actor": _OF_AN_ACTOR + tensors + _SPARE}
+
+
+def processes(config: Config) -> int:
+    """Processes and threads that are added; environments may have more."""
+    helpers = 0 if config.num_actors == 0 else 2 if config.start_method == "forkserver" else 1
+    return config.num_actors + helpers + config.num_learner_threads

@@ -1,0 +1,232 @@
+"""What a run needs against what the machine has, before anything is started; what doesn't fit, and the way out."""
+
+import logging
+import math
+from typing import NamedTuple
+
+from monobeast import dry_update, footprint, machine, way_out
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.footprint import Footprint
+from monobeast.machine import Machine
+from monobeast.networks import AgentNetwork
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+_SHM_MARGIN_PERCENT = 105  # of the size that is suggested for /dev/shm
+_OPEN_FILES = "open files"
+
+logger = logging.getLogger(__name__)
+
+
+class Row(NamedTuple):
+    """One thing that a run needs."""
+
+    what: str
+    needed: int
+    there: float | None  # None: unknown
+    complaint: str  # where it does not fit, with {needed} and {there}
+    remedy: str = ""  # that leaves the settings as they are, with {needed} or {gibibytes}
+    is_bytes: bool = True
+    tolerance: int = 0  # how much more may be needed than is there
+    parts: dict[str, int] | None = None  # of what is needed
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is enough, as far as is known."""
+        return self.there is None or self.needed <= self.there + self.tolerance
+
+    def format(self, number: float | None) -> str:
+        """A number of this row as people write it."""
+        if number is None:
+            return "unknown"
+        return format_bytes(int(number)) if self.is_bytes else format_count(number)
+
+    def complain(self) -> str:
+        """Says both numbers."""
+        return self.complaint.format(needed=self.format(self.needed), there=self.format(self.there))
+
+
+class Plan(NamedTuple):
+    """What is needed and what is there; the last row, of threads, refuses nothing."""
+
+    config: Config  # resolved
+    rows: list[Row]
+    refusal: str | None
+    warning: str | None
+
+
+class DoesNotFit(ValueError):
+    """This machine is too small for the run."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.refusal)
+        self.plan = plan
+
+
+def check(config: Config, spaces: Spaces, network: AgentNetwork) -> None:
+    """Refuses a run that does not fit; raises this process's limit of open files where it is too low.
+
+    Args:
+        config: Resolved.
+        spaces: Of one environment.
+        network: The learner's, on any device; it stays as it is.
+
+    Raises:
+        ValueError: `DoesNotFit`; its message names what is needed, what is there, and what would fit.
+    """
+    plan = make_plan(config, spaces, network)
+    if plan.refusal is not None:
+        raise DoesNotFit(plan)
+    _allow_open_files(plan)
+    if plan.warning is not None:
+        logger.warning("%s", plan.warning)
+
+
+def make_plan(config: Config, spaces: Spaces, network: AgentNetwork) -> Plan:
+    """Computes what `check` looks at, and tries an update where it learns on a GPU; changes nothing."""
+    sizes, there = footprint.measure(config, spaces, network), machine.read()
+    rows, smaller = compare(config, sizes, there), {}
+    if not _all_fit(rows):
+        later = _with_less_memory(there)
+        smaller = way_out.find(config, lambda changed: _all_fit(compare(changed, sizes, later)))
+    elif config.device != "cpu":  # only now: the batch might not even fit in this machine's own memory
+        row, smaller = _try_update(config, spaces, network)
+        rows.append(row)
+    refusal = None if _all_fit(rows) else _refuse(config, rows, smaller)
+    threads = _compare_threads(config, there.cores)
+    return Plan(config, [*rows, threads], refusal, None if threads.fits else threads.complain())
+
+
+def _with_less_memory(there: Machine) -> Machine:
+    """What may still be there when a suggestion is followed: other programs take memory as they go."""
+    shared_memory, memory = (None if size is None else size * 95 // 100 for size in there[:2])
+    return there._replace(shared_memory=shared_memory, memory=memory)
+
+
+def _all_fit(rows: list[Row]) -> bool:
+    return all(row.fits for row in rows)
+
+
+def compare(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
+    """All that can be computed."""
+    shared, memory = footprint.shared_memory(config, sizes), footprint.memory(config, sizes)
+    return [
+        Row(
+            "shared memory",
+            sum(shared.values()),
+            there.shared_memory,
+            "rollout slots and weights need {needed} of shared memory and /dev/shm has {there} free",
+            "start the container with --shm-size={gibibytes}g"
+            if machine.is_container()
+            else "enlarge it with mount -o remount,size={gibibytes}G /dev/shm",
+            parts=shared,
+        ),
+        Row(
+            "memory, at least",
+            sum(memory.values()),
+            there.memory,
+            "the run needs at least {needed} of memory and {there} is available",
+            parts=memory,
+        ),
+        *_compare_open_files(config, sizes, there),
+        Row(
+            "processes and threads",
+            footprint.processes(config),
+            there.processes,
+            "the run needs {needed} processes and threads and {there} may be added",
+            is_bytes=False,
+        ),
+    ]
+
+
+def _compare_open_files(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
+    used, limit = 0, None
+    if there.open_files is not None:
+        used, limit = there.open_files.used, there.open_files.hard  # the soft limit is raised as needed
+    return [
+        Row(
+            f"{_OPEN_FILES}, {who}",
+            needed,
+            limit,
+            f"{who if who.startswith('an ') else 'the ' + who} needs {{needed}} open files and the limit is {{there}}",
+            "raise the limit: as root ulimit -n {needed}, for docker --ulimit nofile={needed}",
+            is_bytes=False,
+        )
+        for who, needed in footprint.open_files(config, sizes, used).items()
+    ]
+
+
+def _compare_threads(config: Config, cores: int) -> Row:
+    """More threads than cores are no use, but for one: the learner's waits for the actors now and then."""
+    return Row(
+        "threads on cores, one over is fine",
+        config.num_actors + config.num_learner_threads,
+        cores,
+        f"--num_actors {config.num_actors} --num_learner_threads {config.num_learner_threads}: "
+        "{needed} threads share {there} cores, which is slower than fewer",
+        is_bytes=False,
+        tolerance=1,
+    )
+
+
+def _try_update(config: Config, spaces: Spaces, network: AgentNetwork) -> tuple[Row, dict[str, int]]:
+    """Makes an update of zeros on the GPU; where that does not fit, ever smaller ones, for a batch size that does."""
+    there, tried = dry_update.free_memory(config.device) or 0, config
+    while (peak := dry_update.measure_peak(tried, spaces, network)) is None:
+        smaller = way_out.halve_batch(tried)
+        if smaller is None:
+            complaint = f"not even --batch_size {tried.batch_size} fits: {config.device} has {{there}} of memory free"
+            return Row("GPU memory of an update", there + 1, there, complaint), {}
+        tried = smaller
+    complaint = f"an update needs about {{needed}} of GPU memory and {config.device} has {{there}} free"
+    if tried is config:
+        return Row("GPU memory of an update", peak, max(there, peak), complaint), {}
+    needed = max(there + 1, peak * config.batch_size // tried.batch_size)
+    return Row("GPU memory of an update", needed, there, complaint), {"batch_size": tried.batch_size}
+
+
+def _refuse(config: Config, rows: list[Row], smaller: dict[str, int]) -> str:
+    """One line: the settings, what is too small for them, and what would do."""
+    bad = [row for row in rows if not row.fits]
+    present = {name: getattr(config, name) for name in smaller or way_out.SIZES}
+    ways = [f"{_flags(smaller)} would fit"] if smaller else []
+    if len(bad) == 1 and bad[0].remedy:
+        gibibytes = -(-bad[0].needed * _SHM_MARGIN_PERCENT // (100 * 2**30))  # "g" of docker and of mount
+        ways.append(bad[0].remedy.format(needed=bad[0].needed, gibibytes=gibibytes))
+    way = ", or ".join(ways) or "smaller values of these are not enough"
+    return f"{_flags(present)}: {', and '.join(row.complain() for row in bad)}; {way}"
+
+
+def _flags(settings: dict[str, int]) -> str:
+    return " ".join(f"--{name} {value}" for name, value in settings.items())
+
+
+def _allow_open_files(plan: Plan) -> None:
+    most = max((row for row in plan.rows if row.what.startswith(_OPEN_FILES)), key=lambda row: row.needed)
+    try:
+        machine.allow_open_files(most.needed)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"--num_actors {plan.config.num_actors}: {most.complain()}, but this process may not have as many: {error}"
+        ) from None
+
+
+def format_bytes(number: int) -> str:
+    """As people write it: "9.9 MB", "56.4 GB", "124 GB"; in whole numbers, since no float holds what a flag can."""
+    power = min(_power_of_ten(number) // 3, len(_UNITS) - 1)
+    tenths = number * 10 // 1000**power
+    if power == 0 or tenths >= 1000:
+        return f"{format_count(tenths // 10)} {_UNITS[power]}"
+    return f"{tenths // 10}.{tenths % 10} {_UNITS[power]}"
+
+
+def format_count(number: float) -> str:
+    """With commas; a number longer than a line by its power of ten."""
+    if number == math.inf:
+        return "no limit"
+    return f"{number:,}" if number < 10**15 else f"10^{_power_of_ten(number)}"
+
+
+def _power_of_ten(number: int) -> int:
+    """The power of ten of a number's first digit; Python refuses to write numbers of thousands of digits."""
+    return int(math.log10(max(1, number)))
