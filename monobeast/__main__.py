@@ -19,8 +19,10 @@ from monobeast import __version__
 from monobeast.config import Config
 
 _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # their flags are fields of `Config`
-# Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code.
+# Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code. One with
+# TAKES_TRAIN_FLAGS has those of train too; it gets what was given of them as a dict: run(arguments, settings).
 _FURTHER = {
+    "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
 }
@@ -61,7 +63,7 @@ def run_command(argv: list[str]) -> int:
     try:
         if command in _FURTHER:
             return _run_further(command, arguments)
-        chosen = vars(_make_parser(command, takes_all=not is_named).parse_args(arguments))
+        chosen = vars(_make_parser(command, command, takes_all=not is_named).parse_args(arguments))
         return _train(chosen) if command == "train" else _test(chosen)
     except ValueError as error:
         return _complain(str(error), command)
@@ -108,9 +110,15 @@ def _test(chosen: dict[str, Any]) -> int:
 
 def _run_further(command: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"monobeast.commands.{command.replace('-', '_')}")
-    parser = _Parser(prog=f"monobeast {command}", epilog=_EXIT_CODES, allow_abbrev=False)
+    if not getattr(module, "TAKES_TRAIN_FLAGS", False):
+        parser = _Parser(prog=f"monobeast {command}", epilog=_EXIT_CODES, allow_abbrev=False)
+        module.add_arguments(parser)
+        return module.run(parser.parse_intermixed_args(arguments))
+    parser = _make_parser(command, flags_of="train")
     module.add_arguments(parser)
-    return module.run(parser.parse_intermixed_args(arguments))
+    chosen = parser.parse_intermixed_args(arguments)
+    names = {setting.name for setting in dataclasses.fields(Config)}
+    return module.run(chosen, {name: value for name, value in vars(chosen).items() if name in names})
 
 
 def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
@@ -151,8 +159,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message} (--help lists the flags)\n")
 
 
-def _make_parser(command: str, takes_all: bool) -> _Parser:
-    """A parser of a command's fields of `Config`, or of all of them; it yields those alone that were given."""
+def _make_parser(command: str, flags_of: str, takes_all: bool = False) -> _Parser:
+    """A parser of the fields of `Config` that train or test has, or of all; it yields those alone that were given."""
     commands = "\n".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
     parser = _Parser(
         prog=f"monobeast {command}",
@@ -167,7 +175,7 @@ def _make_parser(command: str, takes_all: bool) -> _Parser:
     groups: dict[str, Any] = {}
     for setting in dataclasses.fields(Config):
         group = setting.metadata["group"]
-        if _belongs(setting, command):
+        if _belongs(setting, flags_of):
             if group not in groups:
                 groups[group] = parser.add_argument_group(group)
             _add_flag(groups[group], parser, setting)

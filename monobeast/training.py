@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import bad_batch, checkpoint, continuation, environments, resumption, run_folder, seeding
+from monobeast import bad_batch, checkpoint, continuation, environments, resources, resumption, run_folder, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.environments import Spaces
@@ -100,6 +100,7 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
     if saved:
         _check_weights(network, saved, config)
+    resources.check(config, spaces, network)
     return Run(config, spaces, network.to(config.device), saved, changes)
 
 

@@ -1,0 +1,62 @@
+"""`monobeast plan`: what a run with these flags would need, and whether this machine has it."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from monobeast.config import Config
+
+if TYPE_CHECKING:
+    from monobeast.resources import Plan, Row
+
+TAKES_TRAIN_FLAGS = True
+_DOES_NOT_FIT = 1  # as `train` would end with 2, which here is left to flags that are wrong
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares no flags but those of train."""
+    parser.epilog = "exit codes: 0 all fits, 1 something does not, 2 bad flag or value"
+
+
+def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
+    """Prints the table; starts nothing and makes no file.
+
+    Args:
+        arguments: None of its own.
+        settings: Of `Config`, those that were given.
+    """
+    config = Config(**settings)  # refused before the seconds that torch takes to import
+    from monobeast import resources, training
+
+    try:
+        prepared = training.prepare(config, given=set(settings))
+        plan = resources.make_plan(prepared.config, prepared.spaces, prepared.network)
+    except resources.DoesNotFit as refusal:
+        plan = refusal.plan
+    print(*format_table(plan), sep="\n")
+    print(plan.refusal or plan.warning or "all fits")
+    return _DOES_NOT_FIT if plan.refusal else 0
+
+
+def format_table(plan: "Plan") -> list[str]:
+    """The run in a line; then a line for each thing, and for each part of it."""
+    lines = [_describe(plan.config), f"{'what':34} {'needed':>12} {'there':>12}  verdict"]
+    for row in plan.rows:
+        lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.there):>12}  {_judge(row, plan)}")
+        lines += [f"  {name:32} {row.format(needed):>12}" for name, needed in (row.parts or {}).items()]
+    return lines
+
+
+def _describe(config: Config) -> str:
+    actors = f"{config.num_actors} actors of {config.envs_per_actor} environments, {config.num_buffers} slots"
+    if config.num_actors == 0:
+        actors = f"{config.envs_per_actor} environments, no actors"
+    batch = f"batches of {config.batch_size} rollouts of {config.unroll_length} steps"
+    return f"{config.env} with the {config.network} network on {config.device}: {actors}, {batch}"
+
+
+def _judge(row: "Row", plan: "Plan") -> str:
+    if row.there is None:
+        return "unknown"
+    if row.fits:
+        return "fits"
+    return "slow" if row is plan.rows[-1] else "does not fit"
