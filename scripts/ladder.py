@@ -128,7 +128,7 @@ LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 2_000_000},
     **{"unroll_length": 20, "entropy_cost": 0.3},
 }
-PONG = ATARI | {"total_steps": 4_000_000}
+PONG = ATARI | {"total_steps": 3_000_000}
 PONG_CHECKS = (mean_at_least(18), Check("mean return of 20 games of `test`", test_return, low=19))
 
 RUNGS = {
