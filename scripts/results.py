@@ -27,7 +27,7 @@ _MEANING = (
 _TRIED = "total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
 _TRIED += ["baseline_cost", "entropy_cost"]
 _SYMPTOMS = ("entropy", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
-_MILESTONES = (500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
+_MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 
 def render(page: str) -> str:
@@ -117,8 +117,9 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
 
 
 def render_trials() -> str:
-    """One row a trial in results/trials/: its settings, how its return went, what became of its features."""
+    """One row a trial, and the run that came of them: settings, how its return went, what became of its features."""
     folders = sorted(path for path in (recorder.RESULTS / "trials").glob("*") if path.is_dir())
+    folders += [path for path in [recorder.RESULTS / "pong-1"] if path.is_dir()]
     return "\n".join(["", *_table([_describe_trial(RecordedRun(folder)) for folder in folders]), "", ""])
 
 
