@@ -29,7 +29,7 @@ ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episo
 
 
 def parsed(variant, seed):
-    return vars(_make_parser("train", takes_all=False).parse_args(ladder.flags_of(variant, seed)))
+    return vars(_make_parser("train", flags_of="train", takes_all=False).parse_args(ladder.flags_of(variant, seed)))
 
 
 @pytest.mark.parametrize(("name", "variant", "seed"), RUNS, ids=[name for name, _, _ in RUNS])
