@@ -11,8 +11,8 @@ Axis letters in shape comments and docstrings, defined here once:
 
 Time is axis 0 and batch is axis 1, everywhere.
 
-Importing the package imports neither torch nor gymnasium: `monobeast.train` and `monobeast.Config` are looked up when
-they are first asked for.
+Importing the package imports neither torch nor gymnasium: `monobeast.train`, `monobeast.Config` and
+`monobeast.check_vtrace` are looked up when they are first asked for.
 """
 
 import sys
@@ -23,8 +23,9 @@ from monobeast.registration import register_environments
 if TYPE_CHECKING:
     from monobeast.config import Config
     from monobeast.training import train
+    from monobeast.vtrace_check import check_vtrace
 
-__all__ = ["Config", "register_environments", "train"]
+__all__ = ["Config", "check_vtrace", "register_environments", "train"]
 __version__ = "0.1.0"
 
 
@@ -37,6 +38,10 @@ def __getattr__(name: str) -> Any:
         from monobeast.config import Config
 
         return Config
+    if name == "check_vtrace":
+        from monobeast.vtrace_check import check_vtrace
+
+        return check_vtrace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -25,6 +25,7 @@ _FURTHER = {
     "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
+    "check-vtrace": "compare any V-trace function with exact numbers",
 }
 _COMMANDS = _MODES | _FURTHER
 _TEST_ONLY = ("test",)  # groups of flags

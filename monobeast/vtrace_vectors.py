@@ -4,6 +4,7 @@ The file is for any language and says itself what its members mean; this module 
 """
 
 import json
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ class Case(NamedTuple):
 
     name: str
     kind: str
-    params: dict[str, float | None]  # by the names of `vtrace.from_importance_weights`; None: no clip
+    params: dict[str, Any]  # by the names of `vtrace.from_importance_weights`; None: no clip
     inputs: dict[str, Array]  # log_rhos, discounts, rewards, values: [T, B, ...]; bootstrap_value: [B, ...]
     ends: dict[str, Array]  # done, terminal, is_reset: bool [T, B]; empty where no episode ends with a reset step
     expected: dict[str, Array]  # vs, pg_advantages: [T, B, ...]
@@ -40,6 +41,7 @@ def load_kinds() -> dict[str, Kind]:
     return {name: Kind(**kind) for name, kind in _read()["kinds"].items()}
 
 
+@cache
 def _read() -> dict[str, Any]:
     return json.loads(resources.files("monobeast").joinpath("vtrace_vectors.json").read_text())
 
@@ -47,10 +49,13 @@ def _read() -> dict[str, Any]:
 def _make_case(
     name: str,
     kind: str,
-    params: dict[str, float | None],
+    params: dict[str, Any],
     inputs: dict[str, Any],
     expected: dict[str, Any],
     ends: dict[str, Any] | None = None,
 ) -> Case:
-    numbers = [{key: np.array(value, dtype=np.float64) for key, value in group.items()} for group in (inputs, expected)]
-    return Case(name, kind, params, numbers[0], {key: np.array(value) for key, value in (ends or {}).items()}, numbers[1])
+    return Case(name, kind, params, _arrays(inputs, float), _arrays(ends or {}, bool), _arrays(expected, float))
+
+
+def _arrays(members: dict[str, Any], dtype: type) -> dict[str, Array]:
+    return {name: np.array(value, dtype=dtype) for name, value in members.items()}  # float reads "-Infinity" as well

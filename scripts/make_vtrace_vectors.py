@@ -45,7 +45,7 @@ KINDS = {
     "off policy": ("ratios on both sides of 1, all clips 1", "pi and mu swapped, or a weight forgotten"),
     "rho-bar": ("rho-bar apart from c-bar", "rho used for c"),
     "c-bar": ("c-bar apart from rho-bar and from 1", "c-bar not separate: c clipped at 1, at rho-bar or not at all"),
-    "lambda": ("lambda below 1", "lambda left out, or multiplied into rho as well"),
+    "lambda": ("lambda below 1", "lambda left out, or used in the advantage"),
     "terminal steps": ("discounts of 0 without a reset step", "the discount shifted by one step"),
     "termination": ("discount 0, then a reset step", "the discount shifted by one step"),
     "truncation": ("the discount kept, then a reset step", "the next episode's value leaking past the cut"),
