@@ -1,5 +1,7 @@
 """One environment goes on from another's state as that does."""
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -79,6 +81,7 @@ def test_gymnasiums_checker_does_not_warn_again(recwarn):
     def make_one():
         return gymnasium.wrappers.PassiveEnvChecker(Odd())
 
+    warnings.simplefilter("always")
     one, other = vector_of(make_one), vector_of(make_one)
     one.reset()
     one.step(np.array([0]))
