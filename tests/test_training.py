@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import monobeast
-from monobeast import training
+from monobeast import session
 from monobeast.config import Config
 
 TESTS = Path(__file__).parent
-CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "total_steps": 800, "seed": 1}
+CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "num_learner_threads": 1, "total_steps": 800, "seed": 1}
 
 
 def rows_of(path):
@@ -108,7 +108,9 @@ def test_a_script_on_standard_input_is_told_that_it_cannot_be_imported(tmp_path)
 
 
 def train_stub(tmp_path, env, **settings):
-    config = Config(env=f"stub_environments:{env}", savedir=str(tmp_path), seed=1, **settings)
+    # One thread: two that wait for each other on a busy machine are a hundred times slower.
+    settings = {"seed": 1, "num_learner_threads": 1, "savedir": str(tmp_path)} | settings
+    config = Config(env=f"stub_environments:{env}", **settings)
     return monobeast.train(config)
 
 
@@ -124,14 +126,14 @@ def test_a_run_whose_actors_fail_keeps_what_it_learned(tmp_path, num_actors):
 
 
 def test_an_update_that_fails_ends_the_run_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
-    intact = training.Learner.update
+    intact = session.Learner.update
 
     def fail_at_the_third(self, batch):
         if self.num_updates == 2:
             raise RuntimeError("out of memory")
         return intact(self, batch)
 
-    monkeypatch.setattr(training.Learner, "update", fail_at_the_third)
+    monkeypatch.setattr(session.Learner, "update", fail_at_the_third)
     result = train_stub(tmp_path, "Fixed5-v0", num_actors=2, checkpoint_interval_s=1e-6)
 
     assert result.state == "failed"
@@ -140,7 +142,7 @@ def test_an_update_that_fails_ends_the_run_and_leaves_the_last_checkpoint(tmp_pa
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
-    intact = training.Learner.update
+    intact = session.Learner.update
 
     def spoil_the_third(self, batch):
         statistics = intact(self, batch)
@@ -148,7 +150,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
             next(self.network.parameters()).data.fill_(float("nan"))
         return statistics
 
-    monkeypatch.setattr(training.Learner, "update", spoil_the_third)
+    monkeypatch.setattr(session.Learner, "update", spoil_the_third)
     result = train_stub(tmp_path, "Fixed5-v0", num_actors=0, checkpoint_interval_s=1e-6)
 
     assert result.state == "failed"
@@ -158,9 +160,9 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
 def test_a_wish_to_stop_is_read_before_a_death_counts_as_a_fault(tmp_path, monkeypatch):
     def stop_and_fail(self, timeout_s):
         os.kill(os.getpid(), 15)
-        raise training.ActorsFailed("they all went with the group's signal")
+        raise session.ActorsFailed("they all went with the group's signal")
 
-    monkeypatch.setattr(training.InlineActor, "get_batch", stop_and_fail)
+    monkeypatch.setattr(session.InlineActor, "get_batch", stop_and_fail)
 
     assert train_stub(tmp_path, "Fixed5-v0", num_actors=0).state == "stopped"
 

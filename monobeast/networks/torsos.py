@@ -40,9 +40,9 @@ class ImageTorso(nn.Module):
         # In this format an update on a CPU takes a third less time, whatever the format of the weights, which may be
         # views of one flat tensor. Bytes are reordered rather than floats; channel-last images need no reordering.
         images = _to_float(images.contiguous(memory_format=torch.channels_last))
-        # Unlike the paper and TorchBeast: less their mean. On a screen that is nearly one color, all weights of a filter
-        # have nearly one gradient; a few steps along it turn the whole screen's response negative, and the filter is
-        # dead: on Pong 29 of 32 within 300,000 steps, none without the mean (docs/results.md).
+        # Unlike the paper and TorchBeast: less their mean. On a screen of nearly one color all weights of a filter have
+        # nearly one gradient; a few steps along it turn the whole screen's response negative, and the filter is dead:
+        # on Pong 29 of 32 within 300,000 steps, none without the mean (docs/results.md).
         images = images - images.mean((1, 2, 3), keepdim=True)
         return self.relu(self.fully_connected(self.convolutions(images).flatten(1)))
 

@@ -1,0 +1,103 @@
+"""From settings to a run that can begin: what can be refused is refused here, before a process or a file is made."""
+
+import dataclasses
+import os
+from typing import Any, NamedTuple
+
+import torch
+
+from monobeast import checkpoint, continuation, environments, resources, resumption, run_folder, seeding
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.networks import AgentNetwork, choose_network, make_network
+from monobeast.processes import check_main_script
+
+
+class Run(NamedTuple):
+    """A run that can begin: all has been checked but its name and folder."""
+
+    config: Config  # resolved: nothing is left to be chosen
+    spaces: Spaces
+    network: AgentNetwork  # initialized, on the learner's device
+    saved: dict[str, Any] | None = None  # the checkpoint to go on with
+    changes: resumption.Changes | None = None  # of settings, since that checkpoint
+
+
+def prepare(config: Config, given: set[str] | None = None) -> Run:
+    """Checks what `Config` alone cannot, and resolves what was left open.
+
+    Args:
+        config: With `resume`, what is not given in it is as the run had it.
+        given: Names of the settings that count as given then; None for those that are not at their default.
+
+    Raises:
+        ValueError: the environment or network cannot be made, there is no such device, or the machine is too small; no
+            run to resume, or one that cannot go on with these settings.
+        RuntimeError: actor processes could not import the main script.
+    """
+    saved = changes = None
+    if config.resume:
+        folder = run_folder.find(config.savedir, config.xpid)
+        saved = checkpoint.load(folder)
+        config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
+    if config.num_actors > 0:
+        check_main_script()
+    config = environments.resolve(config)
+    spaces = environments.check(config)
+    if config.exact_resume:
+        continuation.check(config, saved)
+    config = _choose(config, spaces)
+    network = _initialize_network(config, spaces)
+    if saved:
+        _check_weights(network, saved, config)
+    resources.check(config, spaces, network)
+    return Run(config, spaces, network.to(config.device), saved, changes)
+
+
+def _choose(config: Config, spaces: Spaces) -> Config:
+    """Replaces what is left open for the network, the machine or the moment to decide."""
+    return dataclasses.replace(
+        config,
+        xpid=config.xpid or run_folder.new_xpid(),
+        seed=seeding.draw_seed() if config.seed is None else config.seed,
+        num_buffers=config.num_buffers or 2 * max(1, config.num_actors),
+        num_learner_threads=config.num_learner_threads or _count_free_cores(config),
+        network=choose_network(spaces.observation, config.network),
+        device=str(_find_device(config)),
+    )
+
+
+def _initialize_network(config: Config, spaces: Spaces) -> AgentNetwork:
+    with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
+        torch.manual_seed(seeding.network_seed(config.seed))
+        return make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
+
+
+def _check_weights(network: AgentNetwork, saved: dict[str, Any], config: Config) -> None:
+    """Raises ValueError unless the saved weights are of a network for these spaces."""
+    saved_shapes, own_shapes = (
+        {name: tensor.shape for name, tensor in state.items()}
+        for state in (saved["learner"]["network"], network.state_dict())
+    )
+    if saved_shapes != own_shapes:
+        raise ValueError(f"--resume: the weights of {config.xpid} do not fit the spaces of {config.env} as it is now")
+
+
+def _count_free_cores(config: Config) -> int:
+    """Cores that the actors leave to the learner, at least one.
+
+    On two cores with two actors, a second thread made Pong a fifth slower.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores - config.num_actors)
+
+
+def _find_device(config: Config) -> torch.device:
+    if config.disable_cuda or config.device == "cpu":
+        return torch.device("cpu")
+    if config.device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(config.device)
+    if (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {config.device}: this machine has {torch.cuda.device_count()} CUDA devices")
+    return device

@@ -1,0 +1,155 @@
+"""A run under way: the loop, its checkpoints and its end."""
+
+import dataclasses
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+from monobeast import bad_batch, checkpoint, continuation, run_folder, seeding
+from monobeast.actor_pool import ActorPool, ActorsFailed
+from monobeast.inline_actor import InlineActor
+from monobeast.learner import Learner
+from monobeast.logs import RunLog, logger
+from monobeast.preparation import Run
+from monobeast.processes import Stopped, StopSignals
+from monobeast.rollouts import Rollout
+from monobeast.stall_watch import Stalled, StallWatch
+from monobeast.weights import SharedWeights
+
+_POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
+
+
+class BadUpdates(RuntimeError):
+    """Too many updates in a row had a number in them that is not finite."""
+
+
+class Session:
+    """A run under way: what the loop, the checkpoints and the end have in common."""
+
+    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals) -> None:
+        self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
+        torch.set_num_threads(self.config.num_learner_threads)
+        self.learner = Learner(prepared.network, self.config)
+        self.save_failed = False
+        self.num_resumes = self.restarts_before = 0
+        if prepared.saved:
+            self.learner.load_state_dict(prepared.saved["learner"])
+            self.num_resumes = prepared.saved["num_resumes"] + 1
+            self.restarts_before = prepared.saved["actor_restarts"]
+        self.weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
+        source = InlineActor if self.config.num_actors == 0 else ActorPool
+        core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
+        out_log = folder / "out.log"
+        self.actors = source(self.config, prepared.spaces, core_state, self.weights, generation, out_log)
+        if prepared.saved and self.config.exact_resume:
+            continuation.set_state(prepared.saved, self.actors, self.learner)
+
+    @property
+    def num_restarts(self) -> int:
+        """Of actors, since the run began."""
+        return self.restarts_before + self.actors.num_restarts
+
+    def train(self) -> str:
+        """Runs the loop to its end; says whether that is complete, stopped or failed."""
+        try:
+            with self.actors, StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch:
+                self._loop(watch)
+            has_all_steps = self.learner.step >= self.config.total_steps
+            state = "complete" if has_all_steps or self.stop.received is None else "stopped"
+        except Stopped:
+            state = "stopped"
+        except (ActorsFailed, BadUpdates, Stalled) as failure:  # the learner is sound: what it learned is kept
+            if self.stop.received is None:
+                logger.error("%s", failure)
+            state = "failed" if self.stop.received is None else "stopped"
+        except torch.cuda.OutOfMemoryError as error:
+            logger.error("%s\nThe GPU's memory is full: turn down --batch_size, --unroll_length or the network.", error)
+            return "failed"
+        except Exception:
+            logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc())
+            return "failed"
+        return self._finish(state)
+
+    def _loop(self, watch: StallWatch) -> None:
+        """actors -> batch -> update -> weights -> actors."""
+        start = last_save = time.monotonic()
+        while self.learner.step < self.config.total_steps and self.stop.received is None:
+            batch = self._get_batch()
+            if batch is None:
+                watch.check(self.actors.describe)
+            else:
+                watch.feed()
+                statistics = self.learner.update(batch)
+                self.weights.publish(self.learner.network.parameters())
+                self.log.record(batch, statistics, self.learner.step)
+                if self.config.device == "cpu" or self.log.is_due:  # elsewhere a look would wait for the device
+                    self._look_for_fault(batch)
+                if self.learner.num_updates == 1:
+                    run_folder.link_latest(self.folder)
+            now = time.monotonic()
+            if self.log.is_due or self.learner.step >= self.config.total_steps:
+                self.log.write_row(self.learner, self.num_restarts, batch)
+            if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
+                self._save_or_say_why_not()
+                last_save = now
+            if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
+                break
+
+    def _look_for_fault(self, batch: Rollout) -> None:
+        """Says which number was not finite; ends the run, keeping the batch, where that does not stop."""
+        fault, num_in_a_row = self.learner.pop_fault()
+        if fault is not None:
+            logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
+        if num_in_a_row >= self.config.max_bad_updates:
+            path = bad_batch.save(self.folder, self.config, self.learner.network, batch)
+            raise BadUpdates(
+                f"{num_in_a_row} updates in a row are not finite (--max_bad_updates {self.config.max_bad_updates}).\n"
+                f"The last one is kept: python -m monobeast replay-update {path}"
+            )
+
+    def _get_batch(self) -> Rollout | None:
+        if isinstance(self.actors, ActorPool):
+            return self.actors.get_batch(_POLL_S)
+        with self.stop.raised():  # an environment that hangs in this process must not outlast a Ctrl-C
+            return self.actors.get_batch(_POLL_S)
+
+    def _finish(self, state: str) -> str:
+        """Writes a last row and a checkpoint of its step; says how the run ended after all."""
+        if self.learner.num_updates == 0:
+            return state
+        try:
+            if self.log.last_step < self.learner.step:
+                self.log.write_row(self.learner, self.num_restarts)
+            self._save()
+        except Exception:
+            logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())
+            return "failed"
+        return state
+
+    def _save_or_say_why_not(self) -> None:
+        """A disk that is full is no reason to stop: the next interval tries again."""
+        try:
+            self._save()
+            self.save_failed = False
+        except OSError as error:
+            if not self.save_failed:
+                logger.error("no checkpoint could be saved, the one before stays as it is: %s", error)
+            self.save_failed = True
+
+    def _save(self) -> None:
+        if self.config.disable_checkpoint:
+            return
+        if not all(parameter.isfinite().all() for parameter in self.learner.network.parameters()):
+            raise FloatingPointError("the weights are not finite any more; no checkpoint is made of them")
+        content = {
+            "config": dataclasses.asdict(self.config),
+            "learner": self.learner.state_dict(),
+            "log": self.log.state_dict(self.learner.step),
+            "actor_restarts": self.num_restarts,
+            "num_resumes": self.num_resumes,
+        }
+        if self.config.exact_resume:
+            content[continuation.KEY] = continuation.get_state(self.actors, self.learner)
+        checkpoint.save(self.folder, content)
