@@ -1,8 +1,9 @@
-"""Writes the tables of docs/results.md from the files in results/: `python scripts/results.py`."""
+"""Writes what docs/results.md and README.md say of recorded runs, and the picture: `python scripts/results.py`."""
 
 import json
 import re
 import shlex
+import textwrap
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 
 import ladder
 import recorder
+from monobeast.__main__ import run_command
 from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.recorded_run import RecordedRun
 
-PAGE = ladder.ROOT / "docs" / "results.md"
+PAGES = (ladder.ROOT / "docs" / "results.md", ladder.ROOT / "README.md")
+PICTURE = ladder.ROOT / "docs" / "pong.png"
 _BLOCK = re.compile(r"(<!-- from results/: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What changes the meaning of an Atari score, by the names of the settings.
@@ -32,13 +35,39 @@ _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, made anew."""
-    makers = {"ladder": render_ladder, "trials": render_trials}
+    makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong}
     return _BLOCK.sub(lambda block: f"{block[1]}{makers[block[2]]()}{block[3]}", page)
 
 
 def render_ladder() -> str:
     """A section for every rung that has a recorded run."""
     return "".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
+
+
+def render_pong() -> str:
+    """A paragraph on Pong's rung; nothing as long as there is no record of it."""
+    found = _recorded("pong")
+    if not found:
+        return ""
+    run = found[0][0]
+    returns = run.episodes.returns[-ladder.NUM_EPISODES :]
+    score = recorder.read_test(run.folder)
+    machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
+    text = (
+        f"After {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, other work beside it) the mean return "
+        f"of the last {ladder.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
+        f"{score.num_episodes} games gives {score.mean:.2f} ± {score.deviation:.2f}, without sticky actions, one seed."
+    )
+    return f"\n![{PICTURE.stem}](docs/{PICTURE.name})\n\n" + textwrap.fill(text, 120) + "\n\n"
+
+
+def draw_pong() -> None:
+    """The picture of Pong's rung beside what was tried before."""
+    runs = [recorder.RESULTS / name for name in ("pong-1", "trials/entropy-0.01")]
+    labels = ["the Atari preset", "before: entropy cost 0.01, images with their mean"]
+    flags = [flag for label in labels for flag in ("--label", label)]
+    if run_command(["plot", *map(str, runs), "--out", str(PICTURE), *flags]):
+        raise SystemExit(1)
 
 
 def _recorded(name: str) -> list[tuple[RecordedRun, ladder.Variant]]:
@@ -144,4 +173,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(render(page.read_text()))
+    if _recorded("pong"):
+        draw_pong()

@@ -119,10 +119,14 @@ def test_the_score_of_a_test_is_read_from_what_it_says():
     assert score == recorder.TestScore(20, -6.15, 7.41, -17, 6)
 
 
-def test_the_tables_of_the_page_follow_from_the_records():
-    page = results.PAGE.read_text()
+@pytest.mark.parametrize("page", results.PAGES, ids=lambda page: page.name)
+def test_what_a_page_says_of_runs_follows_from_the_records(page):
+    text = page.read_text()
 
-    assert results.render(page) == page
+    assert "<!-- from results/: " in text and results.render(text) == text
+
+
+def test_every_record_is_of_a_run_that_can_be_made_again():
     known = {name for name, _, _ in RUNS} | {"trials", "unfinished"}
     assert {path.name for path in recorder.RESULTS.iterdir()} <= known
 
