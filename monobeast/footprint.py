@@ -73,7 +73,7 @@ def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
 
 
 def _measure_activations(network: AgentNetwork, spaces: Spaces) -> int:
-    """Bytes a row that the forward pass keeps, from the difference of two small batches."""
+    """Bytes a row that the forward pass keeps: the difference of two small batches, both of which keep the weights."""
     one, two = (_count_kept_bytes(network, spaces, num_columns) for num_columns in (1, 2))
     return (two - one) // 2  # T = 1 has two rows a column
 
@@ -92,9 +92,8 @@ def _count_kept_bytes(network: AgentNetwork, spaces: Spaces, num_columns: int) -
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = network(inputs, core_state)  # kept alive: an address that is freed may be given out again
-    own = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
     del output
-    return sum(tensor.untyped_storage().nbytes() for address, tensor in kept.items() if address not in own)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
 def rollout_bytes(footprint: Footprint, unroll_length: int, num_columns: int) -> dict[str, int]:

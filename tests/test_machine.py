@@ -45,12 +45,12 @@ VERSION_2 = {
     "sys/fs/cgroup/user/memory.stat": f"anon 1\ninactive_file {GB}\nactive_file 5",
 }
 VERSION_1 = {
-    "proc/self/cgroup": "9:name=systemd:/\n4:cpu,cpuacct:/\n3:memory:/docker/abc\n0::/",
+    "proc/self/cgroup": "9:name=systemd:/\n4:cpu,cpuacct:/other\n3:memory:/docker/abc\n0::/",
     "sys/fs/cgroup/memory/memory.limit_in_bytes": 4 * GB,  # of the container, which has no folder docker/abc
     "sys/fs/cgroup/memory/memory.usage_in_bytes": 2 * GB,
     "sys/fs/cgroup/memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GB}",
-    "sys/fs/cgroup/cpu/memory.limit_in_bytes": 5,  # another controller's folder
-    "sys/fs/cgroup/cpu/memory.usage_in_bytes": 5,
+    "sys/fs/cgroup/memory/other/memory.limit_in_bytes": 5,  # not ours: of another controller we are in a group "other"
+    "sys/fs/cgroup/memory/other/memory.usage_in_bytes": 5,
 }
 
 
@@ -95,8 +95,17 @@ def test_processes_are_what_the_control_group_and_the_user_may_add(root, monkeyp
     assert machine.free_processes() == 70
 
 
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
 def test_open_files_are_counted():
     before = machine.open_files()
+    assert before.used == sum(is_open(number) for number in range(10_000))
     reader, writer = os.pipe()
     after = machine.open_files()
     os.close(reader)
