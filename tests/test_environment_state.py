@@ -94,7 +94,7 @@ def test_gymnasiums_checker_does_not_warn_again(recwarn):
     assert num_warnings > 0 and num_warnings == sum("reward" in str(warning.message) for warning in recwarn)
 
 
-class Scaled(gymnasium.Wrapper):
+class Counting(gymnasium.Wrapper):
     """Counts its steps; tells a state for itself and for what it wraps."""
 
     num_steps = 0
@@ -111,7 +111,7 @@ class Scaled(gymnasium.Wrapper):
 
 
 def test_a_wrapper_speaks_for_itself_and_for_what_it_wraps():
-    one, other = (vector_of(lambda: Scaled(gymnasium.make("stub_environments:Fixed5-v0"))) for _ in range(2))
+    one, other = (vector_of(lambda: Counting(gymnasium.make("stub_environments:Fixed5-v0"))) for _ in range(2))
     require_savable("it", one)
     one.reset()
     for _ in range(3):
@@ -125,7 +125,7 @@ def test_a_wrapper_speaks_for_itself_and_for_what_it_wraps():
 
 
 def test_what_a_wrapper_wraps_is_asked_too():
-    one, other = (vector_of(lambda: Scaled(Savable())) for _ in range(2))
+    one, other = (vector_of(lambda: Counting(Savable())) for _ in range(2))
     one.reset()
     one.step(np.array([0]))
     other.reset()
@@ -133,6 +133,20 @@ def test_what_a_wrapper_wraps_is_asked_too():
     set_states(other, state_of(one), np.zeros(1, bool))
 
     assert (other.step(np.array([0]))[0] == one.step(np.array([0]))[0]).all()
+
+
+def test_a_wrapper_has_the_last_word():
+    class Mended(Scaled):
+        def get_state(self):
+            return super().get_state() | {"inner": 99}
+
+    one, other = vector_of(lambda: Mended(Savable())), vector_of(lambda: Mended(Savable()))
+    for envs in (one, other):
+        envs.reset()
+
+    set_states(other, state_of(one), np.zeros(1, bool))
+
+    assert other.envs[0].unwrapped.step_number == 99
 
 
 def test_the_state_of_another_environment_is_refused():
