@@ -37,13 +37,13 @@ def action_log_probs(policy_logits: Tensor, actions: Tensor) -> Tensor:
         actions: int64 [...]: actions taken, 0 to A - 1.
 
     Returns:
-        float [...]: log pi(a|x), without gradient.
+        float [...]: log pi(a|x), without gradient; float32 where the logits have less.
 
     Raises:
         ValueError: `actions` is not int64 or not of the logits' leading shape.
     """
     _check_actions("policy_logits", policy_logits, actions)
-    return policy_logits.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return _widen(policy_logits).log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
 @torch.no_grad()
@@ -109,7 +109,9 @@ def from_importance_weights(
     clip_c_threshold: Threshold = 1.0,
     lambda_: float = 1.0,
 ) -> VTraceReturns:
-    """V-trace targets and advantages from log importance weights, computed in the arguments' dtype.
+    """V-trace targets and advantages from log importance weights.
+
+    Computed in the arguments' dtype, but float16 and bfloat16 in float32: a sum over time would have three digits left.
 
     Equation (1), with a discount a step and n = T - s:
 
@@ -117,6 +119,9 @@ def from_importance_weights(
         δₜV = ρₜ (rₜ + γₜ V(xₜ₊₁) - V(xₜ)),  ρₜ = min(ρ̄, π/μ),  cᵢ = λ min(c̄, π/μ)
 
     and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with v_T = V(x_T).
+
+    On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated, they lead to V of the policy
+    between mu and pi that rho-bar chooses, equation (3); c-bar changes how fast (theorem 1), not where to.
 
     A log_rho of minus infinity takes a step out: its target is V(x_s), its advantage 0, and no trace crosses it.
 
@@ -140,6 +145,8 @@ def from_importance_weights(
         ValueError: T or B or the number of axes differ, T is 0, axes after B do not broadcast, a threshold is
             negative, NaN or a tensor with axes, or lambda_ is out of range.
     """
+    log_rhos, discounts, rewards = _widen(log_rhos), _widen(discounts), _widen(rewards)
+    values, bootstrap_value = _widen(values), _widen(bootstrap_value)
     shape = _broadcast_shape(bootstrap_value, log_rhos=log_rhos, discounts=discounts, rewards=rewards, values=values)
     values, bootstrap_value = values.expand(shape), bootstrap_value.expand(shape[1:])
     if not isinstance(lambda_, Tensor) and not 0 <= lambda_ <= 1:
@@ -163,6 +170,11 @@ def from_importance_weights(
     vs_t_plus_1 = torch.cat([vs[1:], bootstrap_value.unsqueeze(0)])
     pg_advantages = clipped_pg_rhos * (rewards + discounts * vs_t_plus_1 - values)
     return VTraceReturns(vs=vs, pg_advantages=pg_advantages)
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    """The tensor, in float32 if its dtype is float16 or bfloat16."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _clip(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:

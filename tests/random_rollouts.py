@@ -1,0 +1,51 @@
+"""Rollouts of random numbers whose episodes end anywhere, and a network that is a table of its outputs."""
+
+import gymnasium
+import torch
+from torch import nn
+
+from monobeast.networks import AgentOutput
+from monobeast.rollouts import allocate
+
+
+class TableNetwork(nn.Module):
+    """Logits [T+1, B, A] and values [T+1, B] are the parameters: gradients of a loss are those with respect to them."""
+
+    def __init__(self, T, B, A, seed=0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.logits = nn.Parameter(torch.randn(T + 1, B, A, generator=generator, dtype=torch.float64))
+        self.values = nn.Parameter(torch.randn(T + 1, B, generator=generator, dtype=torch.float64))
+
+    def forward(self, inputs, core_state):
+        return AgentOutput(self.logits, self.values, ())
+
+
+def make_rollout(ends, behavior_logits, seed=0):
+    """A rollout whose episode ends are given.
+
+    Args:
+        ends: for each column, rows of the last action: "terminated" or "truncated"; row -1 is the one before.
+        behavior_logits: float [T, B, A].
+        seed: of actions and rewards.
+    """
+    T, B, A = behavior_logits.shape
+    generator = torch.Generator().manual_seed(seed)
+    rollout = allocate(T, B, gymnasium.spaces.Box(0.0, 1.0, (1,)), A)
+    done, terminal = torch.zeros(T + 1, B, dtype=torch.bool), torch.zeros(T, B, dtype=torch.bool)
+    for b, column in enumerate(ends):
+        for t, how in column.items():
+            done[t, b] = True  # row -1 is the last, which is no row of the rollout
+            if t >= 0:
+                terminal[t, b] = how == "terminated"
+    is_reset = done.roll(1, dims=0)[:T]
+    rewards = torch.randn(T, B, generator=generator).masked_fill(is_reset, 0.0)
+    return rollout._replace(
+        observation=torch.zeros(T + 1, B, 1),
+        is_first=torch.cat([torch.zeros(1, B, dtype=torch.bool), is_reset]),
+        action=torch.randint(A, (T, B), generator=generator),
+        behavior_logits=behavior_logits,
+        reward=rewards,
+        terminal=terminal,
+        done=done[:T],
+    )
