@@ -54,8 +54,8 @@ def render_pong() -> str:
     score = recorder.read_test(run.folder)
     machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
     text = (
-        f"After {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, other work beside it) the mean return "
-        f"of the last {ladder.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
+        f"After {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, other work beside it) the mean "
+        f"return of the last {ladder.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
         f"{score.num_episodes} games gives {score.mean:.2f} ± {score.deviation:.2f}, without sticky actions, one seed."
     )
     return f"\n![{PICTURE.stem}](docs/{PICTURE.name})\n\n" + textwrap.fill(text, 120) + "\n\n"
