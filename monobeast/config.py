@@ -97,6 +97,7 @@ class Config:
     baseline_cost: float | None = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
     entropy_cost: float | None = _flag(None, "loss", "weight of the entropy loss (default: the preset's)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none"))
+    correction: str = _flag("vtrace", "loss", "what is done about the policy's lag: vtrace, or what the paper compares it with in table 2: one_step, epsilon, none", choices=("vtrace", "one_step", "epsilon", "none"))
     clip_rho_threshold: float | None = _flag(1.0, "loss", "rho-bar: clip of the importance weights in V-trace's targets; none for no clip", low=0)
     clip_pg_rho_threshold: float | None = _flag(1.0, "loss", "clip of the importance weights in the policy gradient; none for no clip", low=0)
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)

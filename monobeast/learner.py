@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monobeast import faults, health, losses, vtrace
+from monobeast import corrections, faults, health, losses, vtrace
 from monobeast.config import Config
 from monobeast.networks import AgentInput, AgentNetwork, AgentOutput
 from monobeast.rollouts import Rollout
@@ -59,26 +59,33 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
 
 
 def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
-    """V-trace's targets and advantages for a batch whose episodes may end anywhere in it.
+    """Targets and advantages for a batch whose episodes may end anywhere in it: V-trace's, or those of `--correction`.
 
     Args:
         rollout: B trajectories of T steps.
         log_rhos: float32 [T, B]: of `compute_log_rhos`.
         baseline: float32 [T+1, B]: V(x_0) .. V(x_T).
-        config: Discount, clips, lambda.
+        config: Correction, discount, clips, lambda.
     """
-    return vtrace.from_importance_weights(
-        log_rhos=log_rhos,
+    steps: dict[str, Any] = {
         # A truncated episode had a future, so its discount stays; a terminated one had none.
-        discounts=config.discounting * (~rollout.terminal).to(baseline.dtype),
-        rewards=clip_rewards(rollout.reward, config.reward_clipping),
-        values=baseline[:-1],
-        bootstrap_value=baseline[-1],
-        clip_rho_threshold=config.clip_rho_threshold,
-        clip_pg_rho_threshold=config.clip_pg_rho_threshold,
-        clip_c_threshold=config.clip_c_threshold,
-        lambda_=config.vtrace_lambda,
-    )
+        "discounts": config.discounting * (~rollout.terminal).to(baseline.dtype),
+        "rewards": clip_rewards(rollout.reward, config.reward_clipping),
+        "values": baseline[:-1],
+        "bootstrap_value": baseline[-1],
+        "lambda_": config.vtrace_lambda,
+    }
+    pg_clip = {"clip_pg_rho_threshold": config.clip_pg_rho_threshold}
+    if config.correction == "vtrace":
+        clips = {"clip_rho_threshold": config.clip_rho_threshold, "clip_c_threshold": config.clip_c_threshold}
+        return vtrace.from_importance_weights(log_rhos, **steps, **clips, **pg_clip)
+    steps["is_reset"] = rollout.is_reset
+    if config.correction == "one_step":
+        return corrections.one_step(log_rhos, **steps, **pg_clip)
+    if config.correction == "epsilon":
+        behavior_log_probs = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
+        return corrections.epsilon_corrected(log_rhos + behavior_log_probs, **steps)
+    return corrections.uncorrected(**steps)
 
 
 def compute_log_rhos(rollout: Rollout, target_logits: Tensor) -> Tensor:

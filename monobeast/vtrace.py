@@ -153,9 +153,9 @@ def from_importance_weights(
         raise ValueError(f"lambda_: expected a number from 0 to 1, found {lambda_}")
 
     rhos = log_rhos.exp()
-    clipped_rhos = _clip(rhos, "clip_rho_threshold", clip_rho_threshold)
-    clipped_pg_rhos = _clip(rhos, "clip_pg_rho_threshold", clip_pg_rho_threshold)
-    cs = lambda_ * _clip(rhos, "clip_c_threshold", clip_c_threshold)
+    clipped_rhos = clip_rhos(rhos, "clip_rho_threshold", clip_rho_threshold)
+    clipped_pg_rhos = clip_rhos(rhos, "clip_pg_rho_threshold", clip_pg_rho_threshold)
+    cs = lambda_ * clip_rhos(rhos, "clip_c_threshold", clip_c_threshold)
 
     values_t_plus_1 = torch.cat([values[1:], bootstrap_value.unsqueeze(0)])
     deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)
@@ -177,8 +177,8 @@ def _widen(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def _clip(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
-    """`rhos`, none above `threshold`; raises ValueError for a threshold that can't be one."""
+def clip_rhos(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
+    """`rhos`, none above `threshold`; raises ValueError, by the name given, for a threshold that can't be one."""
     if threshold is None:
         return rhos
     if isinstance(threshold, Tensor):

@@ -126,7 +126,7 @@ def test_mu_and_pi_have_other_values():
 @pytest.mark.parametrize("c_bar", [0.0, 0.25])
 @pytest.mark.parametrize("rho_bar", RHO_BARS)
 def test_the_contraction_is_the_one_of_theorem_1(rho_bar, c_bar):
-    """Theorem 1, whose c-bar is at most rho-bar: eta = 1 - (1 - gamma) E sum gamma^t c_0 .. c_{t-1} rho_t, here to N."""
+    """Theorem 1, whose c-bar is at most rho-bar: eta = 1 - (1 - gamma) E sum gamma^t c_0 .. c_{t-1} rho_t, to t < N."""
     matrix, _ = solve_update(clip_rho_threshold=rho_bar, clip_c_threshold=c_bar)
     ratios = PI / MU
     rho, c = (np.minimum(ratios, np.inf if bar is None else bar) for bar in (rho_bar, c_bar))
