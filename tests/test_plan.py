@@ -68,7 +68,7 @@ def test_plan_of_an_unknown_machine_says_so(capfd, monkeypatch):
     assert re.fullmatch(r"shared memory +\d+\.\d MB +unknown  unknown", output.splitlines()[2])
 
 
-def test_plan_warns_of_threads(capfd, monkeypatch):
+def test_plan_warns_of_threads(capfd, caplog, monkeypatch):
     monkeypatch.setattr(machine, "read", lambda: ROOMY._replace(cores=2))
 
     exit_code, output, _ = run(capfd, "plan", *CATCH, "--num_actors", "9", "--num_threads", "1")
@@ -76,7 +76,7 @@ def test_plan_warns_of_threads(capfd, monkeypatch):
     assert exit_code == 0
     assert output.splitlines()[-2].split()[-3:] == ["10", "2", "slow"]
     warning = "--num_actors 9 --num_learner_threads 1: 10 threads share 2 cores, which is slower than fewer"
-    assert output.splitlines()[-1] == warning
+    assert caplog.messages == [warning]
 
 
 @pytest.mark.parametrize(

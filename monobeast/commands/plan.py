@@ -25,15 +25,15 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
         settings: Of `Config`, those that were given.
     """
     config = Config(**settings)  # refused before the seconds that torch takes to import
-    from monobeast import resources, training
+    from monobeast import preparation, resources
 
     try:
-        prepared = training.prepare(config, given=set(settings))
+        prepared = preparation.prepare(config, given=set(settings))
         plan = resources.make_plan(prepared.config, prepared.spaces, prepared.network)
     except resources.DoesNotFit as refusal:
         plan = refusal.plan
     print(*format_table(plan), sep="\n")
-    print(plan.refusal or plan.warning or "all fits")
+    print(plan.refusal or "all fits")  # a warning has come by the log
     return _DOES_NOT_FIT if plan.refusal else 0
 
 
