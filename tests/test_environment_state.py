@@ -136,7 +136,7 @@ def test_what_a_wrapper_wraps_is_asked_too():
 
 
 def test_a_wrapper_has_the_last_word():
-    class Mended(Scaled):
+    class Mended(Counting):
         def get_state(self):
             return super().get_state() | {"inner": 99}
 
