@@ -24,7 +24,7 @@ def uncorrected(
     is_reset: Tensor,
     lambda_: float = 1.0,
 ) -> VTraceReturns:
-    """No correction: v_s of equation (2), and r_s + gamma_s v_{s+1} - V(x_s) for the advantage.
+    """No correction (table 2): v_s of equation (2), and r_s + gamma_s v_{s+1} - V(x_s) for the advantage.
 
     Args:
         discounts: float [T, B]: gamma_t, 0 where nothing after a_t has value.
@@ -58,7 +58,7 @@ def one_step(
     clip_pg_rho_threshold: Threshold = 1.0,
     lambda_: float = 1.0,
 ) -> VTraceReturns:
-    """One-step importance sampling: the advantages of `uncorrected`, each times its own clipped ratio.
+    """One-step importance sampling (table 2): the advantages of `uncorrected`, each times its own clipped ratio.
 
     Unlike V-trace, neither delta nor trace is weighted: it shows what the traces are worth.
 
@@ -84,7 +84,7 @@ def epsilon_corrected(
     epsilon: float = EPSILON,
     lambda_: float = 1.0,
 ) -> VTraceReturns:
-    """Epsilon-correction, as in GA3C: the policy gradient of log(pi + epsilon) in place of log pi.
+    """Epsilon-correction (table 2), as in GA3C: the policy gradient of log(pi + epsilon) in place of log pi.
 
     Its gradient is that of log pi, times pi / (pi + epsilon); so the advantages of `uncorrected` times that factor give
     it, with the loss of all the others. It keeps an action that pi gave up from a gradient that grows without bound.

@@ -25,7 +25,7 @@ def clip_rewards(rewards: Tensor, mode: str) -> Tensor:
 
 
 def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> LossResult:
-    """The IMPALA loss of a batch: policy gradient, baseline and entropy (paper, section 4.2), summed (D.1).
+    """The IMPALA loss of a batch: policy gradient, baseline and entropy (section 4.2), summed (appendix D.1).
 
     Episode ends need no special case: a reset step has a log importance weight of minus infinity, so rho = c = 0, its
     target is V itself and its advantage 0; a truncated episode bootstraps from V of its real final observation.
@@ -75,10 +75,10 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
         "bootstrap_value": baseline[-1],
         "lambda_": config.vtrace_lambda,
     }
-    pg_clip = {"clip_pg_rho_threshold": config.clip_pg_rho_threshold}
+    pg_clip: dict[str, Any] = {"clip_pg_rho_threshold": config.clip_pg_rho_threshold}
     if config.correction == "vtrace":
-        clips = {"clip_rho_threshold": config.clip_rho_threshold, "clip_c_threshold": config.clip_c_threshold}
-        return vtrace.from_importance_weights(log_rhos, **steps, **clips, **pg_clip)
+        clips = pg_clip | {"clip_rho_threshold": config.clip_rho_threshold, "clip_c_threshold": config.clip_c_threshold}
+        return vtrace.from_importance_weights(log_rhos, **steps, **clips)
     steps["is_reset"] = rollout.is_reset
     if config.correction == "one_step":
         return corrections.one_step(log_rhos, **steps, **pg_clip)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Tensor) -> Tensor:
-    """Sum of -log pi(a|x) * advantage, whose negative gradient is the policy gradient of section 4.2.
+    """Sum of -log pi(a|x) * advantage, whose negative gradient is the policy gradient of section 4.2, equation (4).
 
     Args:
         logits: float [..., A]: logits of the policy being learned.
@@ -32,7 +32,7 @@ def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Te
 
 
 def compute_baseline_loss(advantages: Tensor) -> Tensor:
-    """Half the sum of squares of v_s - V(x_s).
+    """Half the sum of squares of v_s - V(x_s), for the first update of section 4.2.
 
     Args:
         advantages: float [...]: v_s - V(x_s); the gradient reaches V through it.
@@ -44,7 +44,7 @@ def compute_baseline_loss(advantages: Tensor) -> Tensor:
 
 
 def compute_entropy_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sum of p log p, the negative entropy: less of it is more exploration.
+    """Sum of p log p, the negative entropy of section 4.2: less of it is more exploration.
 
     A logit of minus infinity, an action that is not allowed, adds nothing to the loss nor to its gradient.
 

@@ -118,7 +118,8 @@ def from_importance_weights(
         v_s = V(x_s) + ∑ₜ (∏ᵢ γᵢ cᵢ) δₜV    over s ≤ t < T and s ≤ i < t
         δₜV = ρₜ (rₜ + γₜ V(xₜ₊₁) - V(xₜ)),  ρₜ = min(ρ̄, π/μ),  cᵢ = λ min(c̄, π/μ)
 
-    and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with v_T = V(x_T).
+    by the recursion of remark 1, and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with
+    v_T = V(x_T).
 
     On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated, they lead to V of the policy
     between mu and pi that rho-bar chooses, equation (3); c-bar changes how fast (theorem 1), not where to.

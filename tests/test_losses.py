@@ -30,6 +30,7 @@ def test_policy_gradient_loss_weighs_negative_log_probs():
 
 
 def test_policy_gradient_is_softmax_minus_one_hot_times_advantage():
+    """Section 4.2."""
     logits, advantages = random_logits(3, 2, 4), random_logits(3, 2, seed=1)
     actions = torch.tensor([[0, 1], [2, 3], [3, 0]])
     loss = losses.compute_policy_gradient_loss(logits, actions, advantages)
@@ -95,6 +96,7 @@ def test_masked_elements_have_no_part_in_the_entropy():
 
 @pytest.mark.parametrize("shape", [(), (6,), (3, 2), (1, 3, 2)])
 def test_losses_are_sums_over_any_leading_shape(shape):
+    """Appendix D.1."""
     size = math.prod(shape)
     logits, advantages, actions = random_logits(6, 4)[:size], random_logits(6, seed=1)[:size], torch.arange(size) % 4
     shaped = logits.reshape(*shape, 4), actions.reshape(shape), advantages.reshape(shape)

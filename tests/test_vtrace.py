@@ -75,6 +75,7 @@ def test_published_vectors(case):
     ids=["paper", "all different", "no clips"],
 )
 def test_equals_the_double_sum_of_the_paper(T, B, parameters):
+    """Equation (1) with lambda of remark 2, equation (4)."""
     inputs = random_inputs(T, B, seed=10 * T + B)
     vs, pg_advantages = equations_1_and_4(inputs, **parameters)
     result = vtrace.from_importance_weights(**inputs, **parameters)
@@ -112,6 +113,7 @@ def test_the_reward_of_the_last_step_counts():
 
 
 def test_on_policy_targets_are_n_step_returns():
+    """Equation (2)."""
     inputs = random_inputs(T=7, B=3)
     inputs["log_rhos"] = torch.zeros(7, 3, dtype=torch.float64)
     result = vtrace.from_importance_weights(**inputs)
@@ -122,6 +124,7 @@ def test_on_policy_targets_are_n_step_returns():
 
 
 def test_neighboring_targets_satisfy_remark_1():
+    """Remark 1."""
     inputs = random_inputs(T=8, B=2)
     gamma, V = inputs["discounts"][:-1], inputs["values"]
     rho = c = inputs["log_rhos"].exp().clamp(max=1)[:-1]

@@ -103,14 +103,14 @@ def test_another_rho_bar_leads_elsewhere():
 @pytest.mark.parametrize("c_bar", [0.0, 0.3, 1.0, 2.0, None])
 @pytest.mark.parametrize("rho_bar", RHO_BARS)
 def test_the_fixed_point_does_not_move_with_c_bar_nor_lambda(rho_bar, c_bar, lambda_):
-    """Theorem 1, remark 2."""
+    """Theorem 1."""
     _, fixed_point = solve_update(clip_rho_threshold=rho_bar, clip_c_threshold=c_bar, lambda_=lambda_)
 
     np.testing.assert_allclose(fixed_point, value_of(chosen_policy(rho_bar)), atol=1e-10)
 
 
 def test_toward_rho_bar_0_the_fixed_point_is_the_value_of_mu():
-    """Equation (3): below the least ratio, min(rho-bar mu, pi) is rho-bar mu."""
+    """Below the least ratio, min(rho-bar mu, pi) is rho-bar mu."""
     distances = [
         np.abs(solve_update(clip_rho_threshold=rho_bar)[1] - value_of(MU)).max() for rho_bar in (1.0, 0.5, 0.25, 0.01)
     ]
@@ -139,7 +139,7 @@ def test_the_contraction_is_the_one_of_theorem_1(rho_bar, c_bar):
 
 
 def test_a_larger_c_bar_contracts_faster():
-    """Theorem 1: what c-bar is for."""
+    """What c-bar is for."""
     norms = [np.abs(solve_update(clip_c_threshold=c_bar)[0]).sum(axis=1).max() for c_bar in (0.0, 0.3, 0.6, 1.0)]
 
     assert norms == sorted(norms, reverse=True) and norms[0] - norms[-1] > 0.05
@@ -173,7 +173,7 @@ def compute(inputs, parameters):
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(cases())
 def test_any_inputs_give_the_exact_sum(case):
-    """Equation (1), equation (4)."""
+    """Equation (1)."""
     exact, found = exact_vtrace(*case), compute(*case)
 
     for name, values in exact.items():

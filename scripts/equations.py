@@ -1,0 +1,62 @@
+"""Writes the README's table of equations from docstrings: `python scripts/equations.py`.
+
+A function of the mathematics, or a test, stands in the row of every equation that its docstring names.
+"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+MATHEMATICS = [ROOT / "monobeast" / f"{name}.py" for name in ("vtrace", "corrections", "losses", "learner")]
+TESTS = sorted((ROOT / "tests").glob("test_*.py"))
+EQUATIONS = {
+    "equation (1)": "v_s, with delta, rho and c",
+    "equation (2)": "on-policy: the n-step return",
+    "equation (3)": "the policy that rho-bar leads to",
+    "equation (4)": "the policy gradient's q_s",
+    "remark 1": "the backward recursion",
+    "remark 2": "lambda",
+    "theorem 1": "fixed point and contraction",
+    "section 4.2": "the three updates",
+    "appendix D.1": "losses are sums",
+    "table 2": "other corrections",
+}
+_BLOCK = re.compile(r"(<!-- from docstrings -->\n).*?(<!-- end -->)", re.DOTALL)
+_CITATION = re.compile(r"equation \(\d\)|(?:remark|theorem|table) \d|section \d\.\d|appendix \w\.\d", re.IGNORECASE)
+
+
+@cache
+def find_citations(path: Path) -> list[tuple[str, str]]:
+    """Every equation that a function's docstring names, as `EQUATIONS` spells it, and the function's name."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    named = [(node.name, _CITATION.findall(ast.get_docstring(node) or "")) for node in nodes if node.name[0] != "_"]
+    return [(text[0].lower() + text[1:], name) for name, texts in named for text in dict.fromkeys(texts)]
+
+
+def find_functions(equation: str) -> list[str]:
+    """Functions that compute it."""
+    cited = [(path, *citation) for path in MATHEMATICS for citation in find_citations(path)]
+    return [f"`{path.stem}.{name}`" for path, found, name in cited if found == equation]
+
+
+def find_tests(equation: str) -> list[str]:
+    """Tests that show it: their files, and their names as the sentences that they are."""
+    cited = [(path, *citation) for path in TESTS for citation in find_citations(path)]
+    tests = [(path.stem, name) for path, found, name in cited if found == equation and name.startswith("test_")]
+    return [f"`{stem}`: {name.removeprefix('test_').replace('_', ' ')}" for stem, name in tests]
+
+
+def render(page: str) -> str:
+    """The page with its table made anew."""
+    rows = ["| arXiv 1802.01561 | what | function | test |", "| --- | --- | --- | --- |"]
+    for equation, what in EQUATIONS.items():
+        cells = [equation, what, ", ".join(find_functions(equation)), "; ".join(find_tests(equation))]
+        rows.append(f"| {' | '.join(cells)} |")
+    return _BLOCK.sub(lambda block: "\n".join([block[1], *rows, "", block[2]]), page)
+
+
+if __name__ == "__main__":
+    README.write_text(render(README.read_text()))

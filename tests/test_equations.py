@@ -1,0 +1,38 @@
+"""Every equation of the README's table has code and a test, and the table is the one that docstrings make."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "scripts"))
+
+import equations  # noqa: E402
+
+
+@pytest.mark.parametrize("equation", equations.EQUATIONS)
+def test_an_equation_has_code_and_a_test(equation):
+    assert equations.find_functions(equation) and equations.find_tests(equation)
+
+
+def test_no_docstring_names_an_equation_that_the_table_lacks():
+    citations = [equations.find_citations(path) for path in (*equations.MATHEMATICS, *equations.TESTS)]
+    named = {equation for of_file in citations for equation, _ in of_file}
+
+    assert named == set(equations.EQUATIONS)
+
+
+def test_the_readmes_table_is_the_one_that_docstrings_make():
+    page = equations.README.read_text()
+
+    assert equations.render(page) == page
+
+
+def test_a_table_out_of_date_is_written_anew():
+    page = "before\n<!-- from docstrings -->\n| old |\n<!-- end -->\nafter"
+
+    lines = equations.render(page).splitlines()
+
+    assert lines[0] == "before" and lines[-1] == "after" and "| old |" not in lines
+    cells = next(line for line in lines if "equation (1)" in line).split(" | ")
+    assert cells[2] == "`vtrace.from_importance_weights`" and "`test_vtrace`: equals the double sum of the" in cells[3]
