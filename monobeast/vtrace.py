@@ -7,6 +7,7 @@ Unlike in TorchBeast, c has a threshold of its own and a lambda, shapes are chec
 the log probabilities carry no gradient either.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -118,8 +119,7 @@ def from_importance_weights(
         v_s = V(x_s) + ∑ₜ (∏ᵢ γᵢ cᵢ) δₜV    over s ≤ t < T and s ≤ i < t
         δₜV = ρₜ (rₜ + γₜ V(xₜ₊₁) - V(xₜ)),  ρₜ = min(ρ̄, π/μ),  cᵢ = λ min(c̄, π/μ)
 
-    by the recursion of remark 1, and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with
-    v_T = V(x_T).
+    and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with v_T = V(x_T).
 
     On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated, they lead to V of the policy
     between mu and pi that rho-bar chooses, equation (3); c-bar changes how fast (theorem 1), not where to.
@@ -157,20 +157,43 @@ def from_importance_weights(
     clipped_rhos = clip_rhos(rhos, "clip_rho_threshold", clip_rho_threshold)
     clipped_pg_rhos = clip_rhos(rhos, "clip_pg_rho_threshold", clip_pg_rho_threshold)
     cs = lambda_ * clip_rhos(rhos, "clip_c_threshold", clip_c_threshold)
+    return from_clipped_weights(clipped_rhos, clipped_pg_rhos, cs, discounts, rewards, values, bootstrap_value)
 
+
+@torch.no_grad()
+def from_clipped_weights(
+    clipped_rhos: Tensor,
+    clipped_pg_rhos: Tensor,
+    cs: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    bootstrap_value: Tensor,
+    accumulate: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> VTraceReturns:
+    """The two equations of `from_importance_weights`, nothing checked: lambda is in `cs`, `values` have the full shape.
+
+    `accumulate` is `accumulate_backward` or does the same: `monobeast.benchmarks.vtrace` compares the ways to do it.
+    """
     values_t_plus_1 = torch.cat([values[1:], bootstrap_value.unsqueeze(0)])
     deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)
-
-    # Remark 1: v_s - V(x_s) = δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})). In place, from the last step, which is δ alone.
-    vs_minus_values = deltas
-    steps, factors = vs_minus_values.unbind(), (discounts * cs).unbind()
-    for t in reversed(range(len(steps) - 1)):
-        steps[t].addcmul_(factors[t], steps[t + 1])
-    vs = values + vs_minus_values
-
+    vs = values + (accumulate or accumulate_backward)(deltas, discounts * cs)
     vs_t_plus_1 = torch.cat([vs[1:], bootstrap_value.unsqueeze(0)])
     pg_advantages = clipped_pg_rhos * (rewards + discounts * vs_t_plus_1 - values)
     return VTraceReturns(vs=vs, pg_advantages=pg_advantages)
+
+
+def accumulate_backward(deltas: Tensor, factors: Tensor) -> Tensor:
+    """v_s - V(x_s) by remark 1: δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})), from the last step, which is δ alone.
+
+    Args:
+        deltas: float [T, B, ...]: δV; overwritten by the result.
+        factors: float [T, B, ...], or what broadcasts to it: γ c, of which the last is not used.
+    """
+    steps, factor_of_step = deltas.unbind(), factors.unbind()
+    for t in reversed(range(len(steps) - 1)):
+        steps[t].addcmul_(factor_of_step[t], steps[t + 1])
+    return deltas
 
 
 def _widen(tensor: Tensor) -> Tensor:

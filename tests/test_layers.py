@@ -61,6 +61,7 @@ ROWS = [
     "run_groups",
     "curves",
     "figure",
+    "benchmarks",
     "commands",
     "__main__",
 ]

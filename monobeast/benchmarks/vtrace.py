@@ -1,0 +1,103 @@
+"""Time of V-trace's backward recursion, form by form: `python -m monobeast.benchmarks.vtrace`.
+
+What is to be measured, on a machine that does nothing else: the time of `vtrace.from_clipped_weights`, median of many
+calls, for T 20, 80, 320, 1280 and B 8, 32, 256, on the CPU with as many threads as the learner has there, and on a
+GPU. A form is worth more than the loop only where it is faster at the T and B that are trained with, the time it takes
+to compile included. The choice belongs into `vtrace.from_clipped_weights`; until it was measured that is the loop.
+
+* loop: T - 1 small operations one after the other, the readable specification; on a GPU a launch each.
+* scan: log2 T rounds of three operations on all steps at once (Hillis and Steele), log2 T times the arithmetic.
+* compiled loop: the loop through `torch.compile`, which unrolls it; left out above T 80, where compiling takes minutes.
+* compiled scan: the scan through `torch.compile`, which fuses each round.
+"""
+
+import argparse
+import functools
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.benchmark import Timer
+
+from monobeast import vtrace
+
+LONGEST_UNROLLED = 80
+
+Form = Callable[..., vtrace.VTraceReturns]
+
+
+def scan_backward(deltas: Tensor, factors: Tensor) -> Tensor:
+    """As `vtrace.accumulate_backward`, in log2 T rounds: after the k-th each sum has its first 2^k terms.
+
+    Sums and products associate differently than in the loop, so the last bits differ. Where c is not clipped a product
+    over many steps can overflow although every term is finite, which the loop never forms.
+    """
+    T, reach = len(deltas), 1
+    factors = factors.expand_as(deltas)
+    while reach < T:
+        longer = torch.addcmul(deltas[:-reach], factors[: T - reach], deltas[reach:])
+        deltas = torch.cat([longer, deltas[-reach:]])
+        factors = factors[:-reach] * factors[reach:]  # T + 1 - 2 reach are left: no fewer than the next round needs
+        reach *= 2
+    return deltas
+
+
+def find_forms(T: int) -> list[str]:
+    """The forms that are tried at this T."""
+    return ["loop", "scan", *(["compiled loop"] if T <= LONGEST_UNROLLED else []), "compiled scan"]
+
+
+def make_form(name: str) -> Form:
+    """A function with the arguments of `vtrace.from_clipped_weights`; a compiled one compiles in its first call."""
+    form: Form = vtrace.from_clipped_weights
+    if "scan" in name:
+        form = functools.partial(form, accumulate=scan_backward)
+    return torch.compile(form, dynamic=False) if "compiled" in name else form
+
+
+def make_inputs(T: int, B: int, device: str) -> dict[str, Tensor]:
+    """Random arguments of `from_clipped_weights`, some discounts 0, some weights 0."""
+    generator = torch.Generator().manual_seed(0)
+    rhos = torch.randn(T, B, generator=generator).exp().clamp(max=1.0)
+    alive = torch.rand(T, B, generator=generator) > 0.02
+    rhos, discounts = rhos * (torch.rand(T, B, generator=generator) > 0.02), 0.99 * alive
+    names = ("clipped_rhos", "clipped_pg_rhos", "cs")
+    inputs = dict.fromkeys(names, rhos) | {"discounts": discounts}
+    inputs |= {name: torch.randn(T, B, generator=generator) for name in ("rewards", "values")}
+    inputs["bootstrap_value"] = torch.randn(B, generator=generator)
+    return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
+def measure(form: Form, inputs: dict[str, Tensor], seconds: float) -> tuple[float, float]:
+    """Seconds of the first call, with its compilation, and of a later one (median)."""
+    start = time.perf_counter()
+    form(**inputs).vs.sum().item()  # the item waits for the device
+    first = time.perf_counter() - start
+    timer = Timer("form(**inputs)", globals={"form": form, "inputs": inputs}, num_threads=torch.get_num_threads())
+    return first, timer.blocked_autorange(min_run_time=seconds).median
+
+
+def main() -> None:
+    """Prints a row for each T, B and form."""
+    parser = argparse.ArgumentParser(description="Times the forms of V-trace's backward recursion.")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    parser.add_argument("--T", type=int, nargs="+", default=[20, 80, 320, 1280], metavar="INT", help="steps")
+    parser.add_argument("--B", type=int, nargs="+", default=[8, 32, 256], metavar="INT", help="trajectories")
+    parser.add_argument("--threads", type=int, default=1, metavar="INT", help="torch threads (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each row (default: %(default)s)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"torch {torch.__version__}, {arguments.device}, {arguments.threads} threads")
+    print(f"{'T':>5} {'B':>4}  {'form':14} {'call, us':>10} {'first call, s':>14}")
+    for T in arguments.T:
+        for B in arguments.B:
+            inputs = make_inputs(T, B, arguments.device)
+            torch.compiler.reset()  # else the next shape would be compiled for any shape
+            for name in find_forms(T):
+                first, later = measure(make_form(name), inputs, arguments.seconds)
+                print(f"{T:5} {B:4}  {name:14} {later * 1e6:10.1f} {first:14.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
