@@ -171,7 +171,7 @@ def draw() -> "Figure":
         left.axhline(value_of(PI), color="0.6", linewidth=0.8, linestyle="--", label="V of pi, V of mu")
         left.axhline(value_of(MU), color="0.6", linewidth=0.8, linestyle="--")
         left.set(xscale="log", xlabel="rho-bar", ylabel="value")
-        left.legend(frameon=False)
+        left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.94), fontsize="small", handlelength=1.2)
         right.plot(RHO_BARS, [point.deviation for point in found], "o-", color="C3")
         right.set(xscale="log", xlabel="rho-bar", ylabel="standard deviation of a target", ylim=(0, None))
         for axes in (left, right):
@@ -199,8 +199,9 @@ def make_case() -> Case:
 def render_faults() -> str:
     """A column in which every mistake shows, and what each makes of it; what differs is bold."""
     case = make_case()
-    given = {"pi / mu": EVERYTHING.ratios, "r": EVERYTHING.rewards, "gamma": EVERYTHING.discounts, "V": EVERYTHING.states}
-    inputs = _table(["t", *map(str, range(len(EVERYTHING.states)))], [[k, *map(_number, v)] for k, v in given.items()])
+    T = len(EVERYTHING.rewards)
+    given = zip(("pi / mu", "gamma", "r", "V"), EVERYTHING, strict=True)
+    inputs = _table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
     right = np.concatenate([array[:, 0] for array in case.expected.values()])
     rows = [["none", *map(_number, right)]]
     for fault in FAULTS:
@@ -208,7 +209,6 @@ def render_faults() -> str:
         same = np.isclose(wrong, right)
         cells = [_number(value) if is_same else f"**{_number(value)}**" for value, is_same in zip(wrong, same)]
         rows.append([str(fault), *cells])
-    T = len(EVERYTHING.rewards)
     outputs = _table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
     return f"{inputs}\n\n{outputs}"
 
