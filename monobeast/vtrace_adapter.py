@@ -11,74 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from monobeast.vtrace_arguments import ARGUMENTS, DEFAULTS, RATIOS, STATES, find_argument
 from monobeast.vtrace_faults import Outputs
 from monobeast.vtrace_vectors import Array, Case
 
 ARRAYS = ("numpy", "torch")
 DTYPES = ("float64", "float32")
-
-
-def _next_values(case: Case) -> Array:
-    """V(x_1) .. V(x_T)."""
-    shape = case.expected["vs"].shape
-    values, last = case.inputs["values"], case.inputs["bootstrap_value"]
-    return np.concatenate([np.broadcast_to(values, shape)[1:], np.broadcast_to(last, shape[1:])[None]])
-
-
-def _ratios(case: Case) -> Array:
-    with np.errstate(over="ignore"):  # infinity is right for what is beyond the range
-        return np.exp(case.inputs["log_rhos"])
-
-
-def _behavior_log_probs(case: Case) -> Array:
-    """Log probabilities, none above that of pi nor above 0, so that those of pi are possible ones too."""
-    return -1.0 - np.maximum(case.inputs["log_rhos"], 0.0)
-
-
-def _target_log_probs(case: Case) -> Array:
-    return case.inputs["log_rhos"] + _behavior_log_probs(case)
-
-
-def _logits(log_probs: Array) -> Array:
-    """Two actions: the one taken, and another that has the rest."""
-    return np.stack([log_probs, np.log1p(-np.exp(log_probs))], axis=-1)
-
-
-def _steps(case: Case, name: str) -> Array:
-    return case.ends.get(name, np.zeros(case.expected["vs"].shape[:2], dtype=bool))
-
-
-def _threshold(name: str) -> Callable[[Case], Any]:
-    # To clip at infinity is not to clip, and every function understands it; None not every one.
-    return lambda case: np.inf if case.params[name] is None else case.params[name]
-
-
-# What a function may ask for, and by which other names.
-_VALUES: dict[str, tuple[Callable[[Case], Any], str]] = {
-    "log_rhos": (lambda case: case.inputs["log_rhos"], "log_rho log_ratios log_ratio log_importance_weights"),
-    "rhos": (_ratios, "rho rho_tm1 ratios ratio importance_weights"),
-    "behavior_action_log_probs": (_behavior_log_probs, "behavior_log_probs behavior_logprobs log_mu"),
-    "target_action_log_probs": (_target_log_probs, "target_log_probs target_logprobs log_pi"),
-    "behavior_policy_logits": (lambda case: _logits(_behavior_log_probs(case)), "behavior_logits"),
-    "target_policy_logits": (lambda case: _logits(_target_log_probs(case)), "target_logits"),
-    "actions": (lambda case: np.zeros(case.expected["vs"].shape, dtype=np.int64), "action"),
-    "discounts": (lambda case: case.inputs["discounts"], "discount discount_t gammas"),
-    "rewards": (lambda case: case.inputs["rewards"], "reward r_t"),
-    "values": (lambda case: case.inputs["values"], "value v_tm1 baseline baselines state_values"),
-    "bootstrap_value": (lambda case: case.inputs["bootstrap_value"], "bootstrap_values bootstrap last_value"),
-    "next_values": (_next_values, "v_t values_t_plus_1 next_state_values"),
-    "is_reset": (lambda case: _steps(case, "is_reset"), "resets"),
-    "terminal": (lambda case: _steps(case, "terminal"), "terminals terminated"),
-    "done": (lambda case: _steps(case, "done"), "dones"),
-    "clip_rho_threshold": (_threshold("clip_rho_threshold"), "rho_bar clip_rho rho_clip rho_threshold"),
-    "clip_pg_rho_threshold": (_threshold("clip_pg_rho_threshold"), "pg_rho_bar clip_pg_rho pg_rho_threshold"),
-    "clip_c_threshold": (_threshold("clip_c_threshold"), "c_bar clip_c c_clip c_threshold"),
-    "lambda_": (lambda case: case.params["lambda_"], "lam lmbda lambd vtrace_lambda"),
-}
-_NAMES = {other: name for name, (_, others) in _VALUES.items() for other in (name, *others.split())}
-_DEFAULTS = {"clip_rho_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "clip_c_threshold": 1.0, "lambda_": 1.0}
-_RATIOS = ("log_rhos", "rhos", "target_action_log_probs", "target_policy_logits")
-_STATES = ("bootstrap_value", "next_values")
 
 _VS = ("vs", "v_s", "targets", "target_values", "vtrace_targets")
 _ERRORS = ("errors", "td_errors")  # v_s - V(x_s)
@@ -116,18 +54,18 @@ class Adapter:
         self._dtype = dtype
         self._positional, self._named = (_resolve(order), {}) if order else _read_signature(function)
         self._taken = [*self._positional, *self._named.values()]
-        for needed in (_RATIOS, ("discounts",), ("rewards",), ("values",), _STATES):
+        for needed in (RATIOS, ("discounts",), ("rewards",), ("values",), STATES):
             if not set(self._taken).intersection(needed):
                 raise ValueError(f"the function takes none of {', '.join(needed)}; it takes {', '.join(self._taken)}")
 
     def find_missing(self, case: Case) -> list[str]:
         """What the case needs, but the function does not take."""
-        missing = [name for name, value in _DEFAULTS.items() if name not in self._taken and case.params[name] != value]
+        missing = [name for name, value in DEFAULTS.items() if name not in self._taken and case.params[name] != value]
         has_logits = "target_policy_logits" in self._taken
         return missing + (["axes after B"] if has_logits and case.expected["vs"].ndim > 2 else [])
 
     def call(self, case: Case) -> tuple[Outputs, np.dtype]:
-        """Calls the function: its outputs in float64, and the dtype that they came in.
+        """Calls the function: its outputs in float64, and the least exact dtype that they came in.
 
         It may return a tuple (vs, advantages), or a named tuple, a mapping or an object that has both by a usual name;
         v_s - V(x_s), as `errors`, serves for vs.
@@ -137,15 +75,16 @@ class Adapter:
         """
         positional = [self._convert(name, case) for name in self._positional]
         named = {own: self._convert(name, case) for own, name in self._named.items()}
-        vs, advantages = _split(self._function(*positional, **named), case)
+        vs, advantages, base = _split(self._function(*positional, **named), case)
         for name, array in (("vs", vs), ("advantages", advantages)):
             expected = case.expected["vs"].shape
             if array.shape != expected:
                 raise OutputError(f"{name}: expected shape {list(expected)}, found {list(array.shape)}")
-        return Outputs(vs.astype(float), advantages.astype(float)), np.result_type(vs, advantages)
+        dtype = min(vs.dtype, advantages.dtype, key=lambda dtype: dtype.itemsize)
+        return Outputs(vs.astype(float) + base, advantages.astype(float)), dtype
 
     def _convert(self, name: str, case: Case) -> Any:
-        value = _VALUES[name][0](case)
+        value = ARGUMENTS[name][0](case)
         if not isinstance(value, np.ndarray):
             return value
         array = value.astype(self._dtype) if value.dtype == float else np.array(value)
@@ -158,17 +97,12 @@ class Adapter:
 
 def _resolve(names: list[str]) -> list[str]:
     """Our names of these; ValueError for one that nobody knows."""
-    return [_known(name) or _refuse(name) for name in names]
-
-
-def _known(name: str) -> str | None:
-    plain = name.lower().replace("behaviour", "behavior")
-    return _NAMES.get(plain) or _NAMES.get(plain.rstrip("_")) or _NAMES.get(f"{plain}_")
+    return [find_argument(name) or _refuse(name) for name in names]
 
 
 def _refuse(name: str) -> str:
     raise ValueError(
-        f"argument {name}: no case has it; known are {', '.join(_VALUES)}. Give it a default, name the arguments in "
+        f"argument {name}: no case has it; known are {', '.join(ARGUMENTS)}. Give it a default, name the arguments in "
         "their order (--order), or wrap the function"
     )
 
@@ -185,7 +119,7 @@ def _read_signature(function: Callable[..., Any]) -> tuple[list[str], dict[str, 
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        name = _known(parameter.name)
+        name = find_argument(parameter.name)
         if name is None and parameter.default is parameter.empty:
             _refuse(parameter.name)
         elif name and parameter.kind == parameter.POSITIONAL_ONLY:
@@ -228,16 +162,16 @@ def _names_in(code: CodeType) -> set[str]:
     return {*code.co_names}.union(*map(_names_in, inner))
 
 
-def _split(result: Any, case: Case) -> tuple[Array, Array]:
-    """vs and advantages of what a function returned."""
+def _split(result: Any, case: Case) -> tuple[Array, Array, Array | float]:
+    """Of what a function returned: vs less a base, advantages, and the base, which is V where it gave errors."""
     names = _names_of(result)
     if names and (advantages := _first(names, _ADVANTAGES)) is not None:
         if (vs := _first(names, _VS)) is not None:
-            return _to_array(vs), _to_array(advantages)
+            return _to_array(vs), _to_array(advantages), 0.0
         if (errors := _first(names, _ERRORS)) is not None:
-            return _to_array(errors) + case.inputs["values"], _to_array(advantages)
+            return _to_array(errors), _to_array(advantages), case.inputs["values"]
     if isinstance(result, tuple | list) and len(result) == 2:
-        return _to_array(result[0]), _to_array(result[1])
+        return _to_array(result[0]), _to_array(result[1]), 0.0
     found = f"{len(result)} outputs" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
     raise OutputError(f"expected two outputs, vs and pg_advantages, in this order or by name; found {found}")
 

@@ -18,6 +18,7 @@ ROWS = [
     "losses",
     "vtrace_vectors",
     "vtrace_faults",
+    "vtrace_arguments",
     "vtrace_adapter",
     "vtrace_check",
     "atari_scores",

@@ -63,9 +63,18 @@ def test_a_function_that_lacks_an_argument_is_checked_where_it_is_not_needed():
 
 
 def test_float32_has_a_tolerance_of_its_own():
-    with pytest.raises(AssertionError, match="DIFFERS"):
-        check_vtrace(implementations.in_float32, tolerance=1e-9)
     assert check_vtrace(implementations.right, dtype="float32").agrees
+    report = compare(implementations.in_float32, tolerance=1e-9)
+    assert "DIFFERS (by rounding, as of float32)" in str(report) and not report.faults
+
+
+def test_errors_in_float32_have_the_tolerance_of_float32_although_v_does_not():
+    @functools.wraps(implementations.errors_of_transitions)
+    def rounded(**named):
+        outputs = implementations.errors_of_transitions(**named)
+        return outputs | {"errors": outputs["errors"].astype(np.float32)}
+
+    assert check_vtrace(rounded).agrees
 
 
 def test_kinds_are_left_out_as_asked():
@@ -115,6 +124,18 @@ def test_a_function_that_goes_wrong_is_told_how(function, message):
     with pytest.raises(AssertionError) as raised:
         check_vtrace(function)
     assert message in str(raised.value)
+
+
+def test_of_two_mistakes_each_is_named_where_it_shows():
+    def function(lambda_, clip_rho_threshold, **given):
+        mistake = "one clip for both" if lambda_ == 1.0 else "no lambda"
+        return implementations.wrong(**given, lambda_=lambda_, clip_rho_threshold=clip_rho_threshold, mistake=mistake)
+
+    function = functools.wraps(implementations.right)(function)
+    faults = compare(function, skip=["long"]).faults
+
+    assert "one clip for both rhos" in faults["rho-bar"] and "lambda" not in faults["rho-bar"]
+    assert "lambda left out" in faults["lambda"] and "one clip" not in faults["lambda"]
 
 
 def test_what_no_mistake_explains_has_the_usual_one():
