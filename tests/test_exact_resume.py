@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from stub_environments import stub_config
 
 from monobeast import checkpoint, continuation
 from monobeast.__main__ import run_command
@@ -222,7 +222,7 @@ def test_the_checkpoint_opens_without_running_code(tmp_path):
     ids=["actors", "Atari", "no methods"],
 )
 def test_where_it_cannot_be_it_is_refused_in_one_line(tmp_path, capsys, flags, message):
-    assert run_command(["train", "--exact_resume", "--savedir", str(tmp_path), *flags]) == 2
+    assert run_command(["train", "--exact_resume", "--total_steps", "100", "--savedir", str(tmp_path), *flags]) == 2
 
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1 and errors.startswith(f"monobeast train: error: {message}")
@@ -238,8 +238,10 @@ def test_where_it_cannot_be_it_is_refused_in_one_line(tmp_path, capsys, flags, m
     ],
 )
 def test_an_environment_that_tells_its_state_wrongly_is_refused(tmp_path, fault, message):
+    settings = CATCH | {"env": f"{STUBS}Savable-v0", "env_kwargs": json.dumps({"fault": fault})}
+
     with pytest.raises(ValueError, match=f"--exact_resume: .*{message}"):
-        train(stub_config("Savable-v0", fault=fault, num_actors=0, exact_resume=True, savedir=str(tmp_path)))
+        begin(tmp_path, "refused", settings)
 
     assert not list(tmp_path.iterdir())
 
