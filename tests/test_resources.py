@@ -47,7 +47,7 @@ def test_a_run_that_fits_is_not_refused_and_every_row_says_both_numbers(monkeypa
             r"free; --num_buffers 3400 would fit, or enlarge it with mount -o remount,size=13G /dev/shm",
         ),
         # A larger /dev/shm would not help: there is not so much memory either.
-        ({"num_buffers": 10**9}, r"--num_buffers 1000000000: .* 2\.4 PB .*, and the run .*  PB .* \d+ would fit$"),
+        ({"num_buffers": 10**9}, r"--num_buffers 1000000000: .* 2\.4 PB .*, and the run .* PB .* \d+ would fit$"),
         ({"envs_per_actor": 100_000}, r"--envs_per_actor 100000: .* need 124 GB .*; --envs_per_actor 6800 would fit"),
         ({"unroll_length": 10**8}, r"--unroll_length 100000000: .* need 90\.\d TB .*; --unroll_length \d+ would fit"),
         ({"num_actors": 50_000}, r"--num_actors 50000: .*the learner needs 250,\d+ open files and the limit is 20,000"),
