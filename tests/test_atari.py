@@ -71,7 +71,10 @@ def test_flags_decide_over_the_id():
         env=PONG, sticky_actions=0.1, full_action_space=True, reward_clipping="none", life_loss_terminal=False
     )
 
-    assert environments.resolve(config) == config
+    resolved = environments.resolve(config)
+
+    assert (resolved.sticky_actions, resolved.full_action_space) == (0.1, True)
+    assert (resolved.reward_clipping, resolved.life_loss_terminal) == ("none", False)
     assert environments.check(config).num_actions == 18
 
 
