@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from monobeast import corrections, faults, health, losses, vtrace
 from monobeast.config import Config
 from monobeast.networks import AgentInput, AgentNetwork, AgentOutput
+from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
 
 
@@ -17,11 +18,6 @@ class LossResult(NamedTuple):
     total_loss: Tensor  # float32 []: what is minimized, summed over time and batch
     output: AgentOutput  # of the network: [T+1, B, ...]
     statistics: dict[str, Tensor]  # [] each; the names are columns of logs.csv, or sums that `health` makes columns of
-
-
-def clip_rewards(rewards: Tensor, mode: str) -> Tensor:
-    """Rewards as the learner sees them: `abs_one` clips to [-1, 1], as the paper does for Atari; `none` leaves them."""
-    return rewards.clamp(-1.0, 1.0) if mode == "abs_one" else rewards
 
 
 def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> LossResult:
@@ -70,7 +66,7 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
     steps: dict[str, Any] = {
         # A truncated episode had a future, so its discount stays; a terminated one had none.
         "discounts": config.discounting * (~rollout.terminal).to(baseline.dtype),
-        "rewards": clip_rewards(rollout.reward, config.reward_clipping),
+        "rewards": shape_rewards(rollout.reward, config.reward_clipping, config.reward_scale),
         "values": baseline[:-1],
         "bootstrap_value": baseline[-1],
         "lambda_": config.vtrace_lambda,

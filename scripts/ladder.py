@@ -101,7 +101,8 @@ CLASSIC = {
     **{"unroll_length": 10, "batch_size": 8},
     **{"optimizer": "rmsprop", "learning_rate": 1e-3, "alpha": 0.99, "momentum": 0.0, "epsilon": 8e-4},
     **{"rmsprop_start": 1.0, "grad_norm_clipping": 40.0, "discounting": 0.99, "baseline_cost": 0.25},
-    **{"entropy_cost": 0.01, "reward_clipping": "none", "life_loss_terminal": False},
+    **{"entropy_cost": 0.01, "correction": "vtrace", "life_loss_terminal": False},
+    **{"reward_clipping": "none", "reward_scale": 1.0},
     **{"clip_rho_threshold": 1.0, "clip_c_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "vtrace_lambda": 1.0},
     **{"network": "mlp", "use_lstm": False, "device": "cpu", "num_learner_threads": 1},
 }

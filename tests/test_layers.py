@@ -30,6 +30,7 @@ ROWS = [
     "networks",
     "environments",
     "rollouts",
+    "rewards",
     "queues",
     "weights",
     "processes",

@@ -10,7 +10,7 @@ from torch import nn
 from monobeast import environments
 from monobeast.actor import Actor
 from monobeast.config import Config
-from monobeast.learner import Learner, clip_rewards, compute_log_rhos, compute_loss, compute_returns
+from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns
 from monobeast.networks import AgentInput, AgentOutput, make_network
 from monobeast.policy import LocalPolicy
 from monobeast.rollouts import allocate
@@ -186,14 +186,6 @@ def test_the_entropy_is_a_mean_over_steps_that_count():
     torch.testing.assert_close(entropy, torch.tensor(2.0).log(), **TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("mode", "clipped"),
-    [("none", [-5.0, -1.0, 0.0, 0.5, 5.0, 100.0]), ("abs_one", [-1.0, -1.0, 0.0, 0.5, 1.0, 1.0])],
-)
-def test_rewards_are_clipped_as_asked(mode, clipped):
-    assert clip_rewards(torch.tensor([-5.0, -1.0, 0.0, 0.5, 5.0, 100.0]), mode).tolist() == clipped
-
-
 def test_the_learner_sees_clipped_rewards_and_the_log_the_games_own():
     (rollout,) = collect('{"n": 7, "reward": 10.0}', unroll_length=8, env="Fixed-v0")
 
@@ -201,6 +193,15 @@ def test_the_learner_sees_clipped_rewards_and_the_log_the_games_own():
 
     assert rollout.episode_return[rollout.done].tolist() == [70.0]
     torch.testing.assert_close(vs[6, 0], torch.tensor(1.0), **TOLERANCE)  # the step that ends the game
+
+
+def test_the_learner_sees_scaled_rewards_and_the_log_the_games_own():
+    (rollout,) = collect('{"n": 7, "reward": 10.0}', unroll_length=8, env="Fixed-v0")
+
+    vs = returns_of(rollout, dataclasses.replace(CONFIG, reward_scale=0.05)).vs
+
+    assert rollout.episode_return[rollout.done].tolist() == [70.0]
+    torch.testing.assert_close(vs[6, 0], torch.tensor(0.5), **TOLERANCE)
 
 
 def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
