@@ -93,8 +93,11 @@ def _test(chosen: dict[str, Any]) -> int:
     if chosen.get("xpid") == "latest":
         del chosen["xpid"]  # the newest run is played where none is named
     Config(**chosen)  # refused before the seconds that torch takes to import
+    import torch
+
     from monobeast import evaluation
 
+    torch.set_num_threads(1)  # threads that share one observation wait for each other more than they work
     player = evaluation.load_player(chosen)
     how = "the most probable action" if player.config.greedy else "actions sampled from the policy"
     print(f"playing {player.folder}: {player.config.env}, trained for {player.step:,} steps", flush=True)

@@ -43,9 +43,9 @@ def test_a_learner_that_hangs_itself_ends_with_its_stack(tmp_path):
     assert "Timeout" in log and "stub_environments.py" in log
 
 
-@pytest.mark.parametrize("num_actors", ["0", "2"])
+@pytest.mark.parametrize("num_actors", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_run_with_updates_does_not_stall(tmp_path, num_actors):
-    sound = ["--env", "monobeast/Catch-v0", "--num_actors", num_actors, "--stall_timeout_s", "6", "--max_seconds", "8"]
+    sound = ["--env", "monobeast/Catch-v0", "--num_actors", num_actors, "--stall_timeout_s", "3", "--max_seconds", "4"]
 
     exit_code, log = run(tmp_path, *sound, "--num_learner_threads", "1", grace_s=0.0)
 
