@@ -23,6 +23,7 @@ _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so
 _STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
 _RESTART_WINDOW_S = 3600.0
 _POLL_S = 1.0  # how often silent actors are looked at
+_NO_ENVIRONMENT = "Its environment could not be made."
 _NO_GUARD = (
     "It ended before it began: if a script of yours calls monobeast.train, it must do so under\n"
     'if __name__ == "__main__":\nsince every actor process imports the script.'
@@ -127,8 +128,8 @@ class ActorPool:
         """
         self._config, self._spaces, self._weights, self._out_log = config, spaces, weights, out_log
         columns = config.num_buffers * config.envs_per_actor
-        store = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
-        self._store = store.map(lambda tensor: tensor.share_memory_())
+        sizes = (config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
+        self._store = allocate(*sizes, is_shared=True)
         self._staging = make_staging(config, spaces, core_state)
         slots = range(config.num_buffers)
         self._seats = [
@@ -214,9 +215,14 @@ class ActorPool:
             self._take(seat, message)
         elif isinstance(message, ActorFailure):
             seat.process.join(_STOP_GRACE_S)  # while it closes its environments
-            self._replace(seat, f"ended by an exception:\n{message.traceback.rstrip()}", message)
+            could_make = message.made_environment or seat.made_environment
+            cause = f"ended by an exception:\n{message.traceback.rstrip()}"
+            self._replace(seat, cause, hopeless=None if could_make else _NO_ENVIRONMENT)
         else:
-            self._replace(seat, seat.process.describe_end())
+            cause = seat.process.describe_end()
+            # An environment may end its process by that code as well.
+            lacks_guard = seat.process.exit_code == NO_GUARD_EXIT_CODE and not seat.made_environment
+            self._replace(seat, cause, hopeless=_NO_GUARD if lacks_guard else None)
 
     def _take(self, seat: _Seat, slot: int) -> None:
         columns = self._config.envs_per_actor
@@ -226,14 +232,18 @@ class ActorPool:
         seat.silent_s = 0.0
         seat.release(slot)
 
-    def _replace(self, seat: _Seat, cause: str, failure: ActorFailure | None = None) -> None:
-        """Ends a seat's process for certain, then gives its slots to a new one, unless the run must end."""
+    def _replace(self, seat: _Seat, cause: str, hopeless: str | None = None) -> None:
+        """Ends a seat's process for certain, then gives its slots to a new one, unless the run must end.
+
+        Args:
+            seat: Of an actor that has failed.
+            cause: How it did.
+            hopeless: Why the next one would fail as well; None where it may not.
+        """
         seat.end()
         complaint = f"actor {seat.index} ({self._config.env}) {cause}"
-        if failure is not None and not failure.made_environment and not seat.made_environment:
-            raise ActorsFailed(f"{complaint}\nIts environment could not be made.")
-        if cause == f"exited with code {NO_GUARD_EXIT_CODE}":
-            raise ActorsFailed(f"{complaint}\n{_NO_GUARD}")
+        if hopeless is not None:
+            raise ActorsFailed(f"{complaint}\n{hopeless}")
         now = time.monotonic()
         while self._restart_times and now - self._restart_times[0] > _RESTART_WINDOW_S:
             self._restart_times.popleft()

@@ -106,6 +106,7 @@ class Config:
 
     network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
+    precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
 
     frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
     noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)
@@ -159,12 +160,17 @@ class Config:
                 f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
                 f"such as --batch_size {max(1, batch // columns) * columns}"
             )
+        if not self.resume:  # else the number of actors may be the run's own
+            self.check_slots()
+        if self.disable_cuda and self.device is not None and self.device != "cpu":
+            raise ValueError(f"--device {self.device} --disable_cuda: exclude each other")
+
+    def check_slots(self) -> None:
+        """Raises ValueError unless there is a slot for every actor; with `resume` only `resumption` knows both."""
         if self.num_buffers is not None and self.num_buffers < self.num_actors:
             raise ValueError(
                 f"--num_buffers {self.num_buffers}: must be at least --num_actors {self.num_actors}, a slot an actor"
             )
-        if self.disable_cuda and self.device is not None and self.device != "cpu":
-            raise ValueError(f"--device {self.device} --disable_cuda: exclude each other")
 
 
 def _check_type(setting: dataclasses.Field, value: Any) -> None:

@@ -121,16 +121,11 @@ def _pages(size: int) -> int:
 
 def memory(config: Config, footprint: Footprint) -> dict[str, int]:
     """Bytes of memory that the run adds to what this process has already, by their use; at least."""
-    shared = shared_memory(config, footprint)
-    parts = {
-        "shared memory": sum(shared.values()),
+    return {
+        "shared memory": sum(shared_memory(config, footprint).values()),
         "learner": _learner_memory(config, footprint),
         "actors": _actor_memory(config, footprint),
     }
-    slots = shared["observations"] + shared["other fields of rollouts"]
-    # They are made in private memory and then moved, the observations in one piece, before anything else is there.
-    more_at_start = parts["shared memory"] + slots - sum(parts.values())
-    return parts | ({"slots, once more at the start": more_at_start} if more_at_start > 0 else {})
 
 
 def _learner_memory(config: Config, footprint: Footprint) -> int:

@@ -167,11 +167,17 @@ class WatchedProcess:
                 os.kill(self.pid, signal.SIGUSR1)
             self.join(_STACKS_S)
 
+    @property
+    def exit_code(self) -> int | None:
+        """As of `multiprocessing`: negative for a signal; None while the process lives, or where nobody can tell."""
+        self._process.join(timeout=1.0)  # the fork server's word may lag behind the end itself
+        code = self._process.exitcode
+        return None if code == 255 else code  # 255: the fork server died and took the code with it
+
     def describe_end(self) -> str:
         """How the process ended: "exited with code 3", "killed by SIGSEGV"."""
-        self._process.join(timeout=1.0)
-        code = self._process.exitcode
-        if code is None or code == 255:  # 255: the fork server died and took the code with it
+        code = self.exit_code
+        if code is None:
             return "ended"
         if code < 0:
             known = -code in {number.value for number in signal.Signals}

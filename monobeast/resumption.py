@@ -32,7 +32,7 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
         The settings, and for each that changed its value before and now. What is None now is still to be chosen.
 
     Raises:
-        ValueError: a setting that cannot change; the message names it with both values.
+        ValueError: a setting that cannot change, named with both values, or two that do not fit each other.
     """
     if given is None:
         given = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
@@ -51,7 +51,9 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     if "num_actors" in changes:
         values |= {name: None for name in _BY_NUM_ACTORS if name not in given}
     values |= {"resume": True, "savedir": asked.savedir, "xpid": asked.xpid}
-    return dataclasses.replace(saved, **values), changes
+    merged = dataclasses.replace(saved, **values)
+    merged.check_slots()
+    return merged, changes
 
 
 def _refuse_inexact(changes: Changes) -> None:

@@ -76,6 +76,7 @@ def allocate(
     observation_space: gymnasium.Space,
     num_actions: int,
     core_state: tuple[Tensor, ...] = (),
+    is_shared: bool = False,
 ) -> Rollout:
     """Unwritten memory for `num_columns` trajectories of `unroll_length` steps.
 
@@ -87,6 +88,7 @@ def allocate(
         observation_space: Of one environment; gives the observation's shape and dtype.
         num_actions: A.
         core_state: Of any number of columns; gives L and H.
+        is_shared: The memory is one that processes started later can share.
     """
     T, B = unroll_length, num_columns
     # NumPy names the dtypes of spaces; torch has one of the same size for each.
@@ -108,6 +110,8 @@ def allocate(
         actor=torch.empty(1, B, dtype=torch.int64),
         env=torch.empty(1, B, dtype=torch.int64),
     )
+    if is_shared:  # before it is filled: what nobody has written to takes no room while it moves
+        rollout = rollout.map(Tensor.share_memory_)
     return rollout.map(_fill_conspicuously)
 
 

@@ -176,6 +176,15 @@ def test_a_value_that_is_given_counts_even_where_it_is_the_default():
     assert changes == {"total_steps": (5, Config().total_steps)}
 
 
+def test_slots_are_counted_against_the_actors_of_the_run():
+    saved = Config(preset="classic", num_actors=1, num_buffers=2)
+
+    config, _ = resumption.merge(saved, Config(resume=True, xpid="run", num_buffers=1))
+    assert (config.num_actors, config.num_buffers) == (1, 1)
+    with pytest.raises(ValueError, match="--num_buffers 2: must be at least --num_actors 3, a slot an actor"):
+        resumption.merge(saved, Config(resume=True, xpid="run", num_actors=3, num_buffers=2))
+
+
 def test_a_complete_run_ends_at_once(tmp_path, capsys):
     folder = begin(tmp_path).folder
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"}
