@@ -106,6 +106,7 @@ def _keep(path: Path, kept: Path) -> None:
         os.replace(path, kept)
     else:
         os.replace(link, kept)
+        link.unlink(missing_ok=True)  # still there where both were names of one file, after a kill at this point
 
 
 def _sync_folder(folder: Path) -> None:

@@ -31,13 +31,20 @@ class LocalPolicy:
         self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
     ) -> None:
         self._network = network.requires_grad_(False)
+        self._acting = network.for_acting()
         self._reader = WeightsReader(weights, network) if weights is not None else None
         self._generator = torch.Generator().manual_seed(seed)
         self._greedy = greedy
 
     def refresh(self) -> int:
         """Takes the newest weights; returns the version that acts from now on."""
-        return self._reader.refresh() if self._reader is not None else 0
+        if self._reader is None:
+            return 0
+        before, version = self._reader.version, self._reader.refresh()
+        if version != before and self._acting is not self._network:
+            for copied, weight in zip(self._acting.parameters(), self._network.parameters(), strict=True):
+                copied.copy_(weight)
+        return version
 
     def initial_state(self, num_envs: int) -> tuple[Tensor, ...]:
         """Recurrent state before a first observation."""
@@ -54,7 +61,7 @@ class LocalPolicy:
     @torch.inference_mode()
     def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Decision:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
-        output = self._network(inputs, core_state)
+        output = self._acting(inputs, core_state)
         logits = output.policy_logits[0]  # [E, A]
         if not logits.isfinite().all():
             raise FloatingPointError(f"policy logits are not finite: {logits.tolist()}")

@@ -104,7 +104,7 @@ CLASSIC = {
     **{"entropy_cost": 0.01, "correction": "vtrace", "life_loss_terminal": False},
     **{"reward_clipping": "none", "reward_scale": 1.0},
     **{"clip_rho_threshold": 1.0, "clip_c_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "vtrace_lambda": 1.0},
-    **{"network": "mlp", "use_lstm": False, "device": "cpu", "num_learner_threads": 1},
+    **{"network": "mlp", "use_lstm": False, "precision": "float32", "device": "cpu", "num_learner_threads": 1},
 }
 ATARI = CLASSIC | {
     **{"preset": "atari", "learning_rate": 7e-4, "entropy_cost": 0.002},

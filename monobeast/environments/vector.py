@@ -62,6 +62,7 @@ class VectorEnvironment:
         observation, info = self._envs.reset(seed=self._seeds)
         self._seeds = None
         self._clear()
+        self._require_finite("observation", observation)
         self._done = np.zeros(self.num_envs, bool)
         everywhere, nowhere = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self._lost_life(everywhere, info)

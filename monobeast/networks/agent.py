@@ -1,5 +1,6 @@
 """The agent: a torso of any kind, an LSTM if asked for, and the two heads."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -50,10 +51,14 @@ class AgentNetwork(nn.Module):
         torso: turns observations [N, ...] into features, float32 [N, F]; its attribute `num_features` is F.
         num_actions: A.
         use_lstm: whether an LSTM stands between the features and the heads.
+        precision: "float32", or "bfloat16": in what torso and LSTM multiply, by autocast. The weights and the heads are
+            float32 in either case: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
+            states.
     """
 
-    def __init__(self, torso: nn.Module, num_actions: int, use_lstm: bool) -> None:
+    def __init__(self, torso: nn.Module, num_actions: int, use_lstm: bool, precision: str = "float32") -> None:
         super().__init__()
+        self.precision = precision
         self.num_actions = num_actions
         self.torso = torso
         core_size = torso.num_features + num_actions + 1
@@ -70,15 +75,25 @@ class AgentNetwork(nn.Module):
         shape = (1, batch_size, LSTM_SIZE)
         return self.policy.weight.new_zeros(shape), self.policy.weight.new_zeros(shape)
 
+    def for_acting(self) -> "AgentNetwork":
+        """The network itself, or in bfloat16 a copy that holds its weights as such: no call need cast them again."""
+        if self.precision == "float32":
+            return self
+        acting = copy.deepcopy(self)
+        for part in (acting.torso, acting.lstm):
+            if part is not None:
+                part.to(torch.bfloat16)
+        return acting
+
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
         """Unrolls over T steps from `core_state`, which is zeroed before each step that opens an episode."""
-        features = self.torso(inputs.observation.flatten(0, 1)).unflatten(0, inputs.is_first.shape)
-        core = torch.cat([features, self._what_led_here(inputs)], dim=-1)
-        if self.lstm is not None:
-            core, core_state = self.lstm(core, inputs.is_first, core_state)
-        # In float32 under autocast too: near 2.0, bfloat16 has steps as large as the differences of V between
-        # neighboring states.
-        with torch.autocast(core.device.type, enabled=False):
+        device_type = inputs.is_first.device.type
+        with torch.autocast(device_type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            features = self.torso(inputs.observation.flatten(0, 1)).unflatten(0, inputs.is_first.shape)
+            core = torch.cat([features, self._what_led_here(inputs)], dim=-1)
+            if self.lstm is not None:
+                core, core_state = self.lstm(core, inputs.is_first, core_state)
+        with torch.autocast(device_type, enabled=False):
             return AgentOutput(self.policy(core), self.baseline(core).squeeze(-1), core_state)
 
     def _what_led_here(self, inputs: AgentInput) -> Tensor:

@@ -10,7 +10,11 @@ MAX_CHANNELS = 32
 
 
 def make_network(
-    observation_space: Space, num_actions: int, network: str = "auto", use_lstm: bool = False
+    observation_space: Space,
+    num_actions: int,
+    network: str = "auto",
+    use_lstm: bool = False,
+    precision: str = "float32",
 ) -> AgentNetwork:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
@@ -23,6 +27,7 @@ def make_network(
         network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", or "auto": shallow for what
             can be an image of at least 36x36, mlp for everything else.
         use_lstm: whether an LSTM stands between the features and the heads.
+        precision: "float32" or "bfloat16"; see `AgentNetwork`.
 
     Returns:
         The network, on the CPU.
@@ -37,7 +42,7 @@ def make_network(
             f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
-    return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm)
+    return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm, precision)
 
 
 def choose_network(observation_space: Space, network: str) -> str:
