@@ -1,5 +1,6 @@
 """What tests run in processes of their own; imports nothing of monobeast by itself, so that a child does not either."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -37,3 +38,37 @@ def sleep_forever():
     """Ends by a signal only."""
     while True:
         signal.pause()
+
+
+def hold_the_gil(connection):
+    """As an actor whose environment hangs in a call that lets no other thread run; sends its number before."""
+    from monobeast import processes
+
+    processes.set_up_child()
+    connection.send(os.getpid())
+    ctypes.PyDLL(None).sleep(3600)
+
+
+def be_the_parent(start_method):
+    """Prints the number of a child that holds the GIL, and waits to be killed."""
+    import multiprocessing
+
+    from monobeast import processes
+
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    context = processes.context(start_method, [])
+    processes.WatchedProcess(context.Process(target=hold_the_gil, args=(writer,)))
+    print(reader.recv(), flush=True)
+    sleep_forever()
+
+
+def train_until_killed(savedir):
+    """Goes on with the run of that folder, or begins it; every update is followed by a checkpoint."""
+    from monobeast import Config, train
+
+    settings = {"savedir": savedir, "xpid": "run"}
+    if os.path.exists(os.path.join(savedir, "run")):
+        train(Config(resume=True, **settings))
+    else:
+        settings |= {"env": "monobeast/Catch-v0", "num_actors": 0, "num_learner_threads": 1, "total_steps": 10**12}
+        train(Config(seed=1, checkpoint_interval_s=1e-6, log_interval_s=0.02, **settings))

@@ -5,6 +5,7 @@ Give them as "stub_environments:Fixed5-v0"; an id without a number takes its arg
 
 import ctypes
 import json
+import os
 import sys
 import threading
 import time
@@ -133,6 +134,49 @@ class Exit(Stub):
         if self.step_number == self.k:
             sys.exit(0)
         return result
+
+
+class Vanish(Stub):
+    """The process ends in step k, without a word; in reset, if k is 0."""
+
+    def __init__(self, k=30, code=0):
+        super().__init__()
+        self.k, self.code = k, code
+
+    def reset(self, *, seed=None, options=None):
+        if self.k == 0:
+            os._exit(self.code)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        result = super().step(action)
+        if self.step_number == self.k:
+            os._exit(self.code)
+        return result
+
+
+class Torch(Stub):
+    """The reward is a number that says what torch is like in this process: its threads, or whether it uses a GPU."""
+
+    def __init__(self, what="threads"):
+        super().__init__()
+        self.what = what
+
+    def step(self, action):
+        import torch
+
+        observation, _, *rest = super().step(action)
+        if self.what == "threads":
+            return observation, float(torch.get_num_threads()), *rest
+        devices = [name for name in map(_link_of, os.listdir("/proc/self/fd")) if "/dev/nvidia" in name]
+        return observation, float(torch.cuda.is_initialized() or bool(devices)), *rest
+
+
+def _link_of(descriptor):
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # that of the listing itself
+        return ""
 
 
 class Threaded(Stub):
@@ -302,7 +346,7 @@ def _register(env_id, entry_point, **kwargs):
 
 
 _CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
-for _class in (*_CLASSES, Echo, Savable, OddSpaces):
+for _class in (*_CLASSES, Echo, Savable, OddSpaces, Vanish, Torch):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)

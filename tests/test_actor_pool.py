@@ -13,6 +13,7 @@ from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.inline_actor import InlineActor
 from monobeast.networks import make_network
+from monobeast.processes import NO_GUARD_EXIT_CODE
 from monobeast.weights import SharedWeights
 
 
@@ -25,7 +26,7 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     sound = env if env == "Counter-v0" else "Fixed5-v0"
     spaces = environments.check(Config(env=f"stub_environments:{sound}"))
     torch.manual_seed(0)
-    network = make_network(spaces.observation, spaces.num_actions, "mlp")
+    network = make_network(spaces.observation, spaces.num_actions, "mlp", config.use_lstm)
     weights = SharedWeights(network.parameters())
     return kind(config, spaces, network.initial_state(1), weights), weights, network
 
@@ -85,7 +86,8 @@ class Streams:
         {"batch_size": 2, "envs_per_actor": 4},  # the columns of a slot go to two batches
         {"batch_size": 8, "envs_per_actor": 1, "num_buffers": 2},  # a batch holds more slots than there are
         {"num_buffers": 200},  # far more than are under way in a pipe
-        {"start_method": "spawn"},
+        {"use_lstm": True},
+        pytest.param({"start_method": "spawn", "use_lstm": True}, marks=pytest.mark.slow),
     ],
 )
 def test_batches_continue_each_environments_stream(settings):
@@ -167,6 +169,51 @@ def test_the_inline_actor_gives_the_same_batches_every_time():
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
+def test_an_actors_first_batch_depends_on_the_seed_alone():
+    def collect(kind, num_actors):
+        pool, _, _ = make_pool(kind, num_actors=num_actors, env="RandStart-v0", env_kwargs="{}", batch_size=2)
+        with pool:
+            return next_batch(pool).map(torch.clone)
+
+    inline, in_a_process = collect(InlineActor, 0), collect(ActorPool, 1)
+    for name in set(inline._fields) - {"core_state"}:
+        assert torch.equal(getattr(inline, name), getattr(in_a_process, name)), name
+
+
+def test_an_actor_has_one_thread_of_torch():
+    pool, _, _ = make_pool(env="Torch-v0", env_kwargs='{"what": "threads"}')
+    with pool:
+        batch = next_batch(pool)
+
+    assert (batch.reward[~batch.is_reset] == 1).all()
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no folder shows names of shared memory")
+def test_shared_memory_has_no_name_that_could_outlive_the_run():
+    pool, weights, _ = make_pool()
+
+    assert pool._store.action.is_shared() and weights._generations.is_shared()
+    assert not [name for name in os.listdir("/dev/shm") if str(os.getpid()) in name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_an_actor_may_die_before_its_first_rollout_and_while_it_waits_for_a_slot(number):
+    pool, _, _ = make_pool(num_actors=1, num_buffers=1, batch_size=2)
+    streams = Streams()
+    with pool:
+        os.kill(pool._seats[0].process.pid, number)
+        streams.follow(next_batch(pool))
+        assert pool.num_restarts == 1
+        time.sleep(0.1)  # it has filled its slot again, and waits
+        os.kill(pool._seats[0].process.pid, number)
+        while pool.num_restarts < 2:
+            streams.follow(next_batch(pool))
+        streams.follow(next_batch(pool))
+        assert_every_slot_is_in_one_place(pool)
+
+    assert streams.num_restarts == 2  # of two environments, once: before its first rollout nothing was seen of it
+
+
 def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
     pool, _, _ = make_pool(max_actor_restarts=100)
     streams = Streams()
@@ -215,6 +262,17 @@ def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):
         assert text.startswith("actor ") and "stub_environments:Boom-v0" in text
         assert "RuntimeError: boom in step 12" in text and "stub_environments.py" in text
     assert "--max_actor_restarts 3" in str(failure.value)
+
+
+@pytest.mark.parametrize("code", [0, 3, NO_GUARD_EXIT_CODE])
+def test_an_environment_that_ends_its_process_is_named_with_the_code_and_replaced(caplog, code):
+    pool, _, _ = make_pool(env="Vanish-v0", env_kwargs=f'{{"k": 12, "code": {code}}}', num_actors=1, batch_size=2)
+    with pool:
+        while pool.num_restarts < 1:
+            next_batch(pool)
+            assert_every_slot_is_in_one_place(pool)
+
+    assert f"actor 0 (stub_environments:Vanish-v0) exited with code {code}\n" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(("k", "message"), [(-1, "boom in the constructor"), (0, "boom in reset")])

@@ -19,7 +19,7 @@ PONG = "ALE/Pong-v5"
 def made(monkeypatch):
     """The arguments with which AtariVectorEnv is made, and the infos that it gives, filled as it is used."""
     original = ale_py.vector_env.AtariVectorEnv
-    seen = {"infos": []}
+    seen = {"infos": [], "resets": []}
 
     class Spy(original):
         def __init__(self, *args, **kwargs):
@@ -28,6 +28,7 @@ def made(monkeypatch):
             super().__init__(**kwargs)
 
         def reset(self, **kwargs):
+            seen["resets"].append({name: np.asarray(value).tolist() for name, value in kwargs.items()})
             result = super().reset(**kwargs)
             seen["infos"].append(result[-1])
             return result
@@ -134,6 +135,15 @@ def test_an_episode_is_truncated_after_its_frames_and_the_next_step_resets():
     assert [time for time, step in enumerate(steps) if step.is_first.any()] == [0, 26, 52]
     assert not any(step.terminal.any() for step in steps)
     assert steps[25].episode_length.tolist() == [25] and steps[51].episode_length.tolist() == [25]
+
+
+def test_games_that_end_at_different_times_are_never_reset_from_outside(made):
+    """A partial reset of the native environment raises or hangs; its own autoreset needs none."""
+    steps = play(make("BreakoutNoFrameskip-v4", seeds=(0, 1), frame_skip=20), 120)
+
+    ends = [[time for time, step in enumerate(steps) if step.done[env]] for env in (0, 1)]
+    assert ends[0] and ends[1] and ends[0] != ends[1]
+    assert made["resets"] == [{"seed": [0, 1]}]
 
 
 def test_a_lost_ball_of_breakout_is_terminal_and_the_game_goes_on_to_its_end(made):

@@ -1,3 +1,6 @@
+import multiprocessing
+import os
+
 import pytest
 import torch
 
@@ -59,3 +62,43 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a checkpoint"):
         checkpoint.load(tmp_path)
     assert not (tmp_path / "ran").exists()
+
+
+def save_and_die(folder, step, calls):
+    """Saves, and ends without any clearing up in the `calls`-th call that changes the folder or its files."""
+
+    def count(function):
+        def counted(*arguments, **options):
+            nonlocal calls
+            calls -= 1
+            if calls == 0:
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return counted
+
+    for name in ("fsync", "link", "replace", "unlink", "open"):
+        setattr(os, name, count(getattr(os, name)))
+    torch.save = count(torch.save)
+    checkpoint.save(folder, {"step": step})
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs a copy of this process")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_kill_at_any_point_of_a_save_leaves_a_checkpoint_and_the_next_save_no_other_file(tmp_path):
+    """Every point at which something on the disk changes, one after the other; see also test_endurance."""
+    exit_codes = []
+    while 0 not in exit_codes:
+        checkpoint.save(tmp_path, {"step": 1})
+        child = multiprocessing.get_context("fork").Process(target=save_and_die, args=(tmp_path, 2, len(exit_codes) + 1))
+        child.start()
+        child.join()
+        exit_codes.append(child.exitcode)
+
+        assert checkpoint.load(tmp_path)["step"] in (1, 2)
+        checkpoint.save(tmp_path, {"step": 3})
+        assert checkpoint.load(tmp_path)["step"] == 3
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert names == [checkpoint.PREVIOUS_FILE_NAME, checkpoint.FILE_NAME]
+
+    assert set(exit_codes[:-1]) == {9} and len(exit_codes) > 5

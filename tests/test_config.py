@@ -21,6 +21,7 @@ from monobeast.config import Config
         ({"batch_size": 6, "envs_per_actor": 4}, "--batch_size 6 --envs_per_actor 4: one must divide the other"),
         ({"num_actors": 4, "num_buffers": 3}, "--num_buffers 3: must be at least --num_actors 4"),
         ({"network": "resnet"}, "--network resnet: must be one of auto, shallow, deep, mlp"),
+        ({"env": lambda: None}, "--env <function .*: must be of type str"),
         ({"env": " "}, "--env '': must be a Gymnasium id"),
         ({"xpid": "../up"}, "--xpid '../up': must be a folder's name"),
         ({"xpid": ".."}, "--xpid '..': must be a folder's name"),

@@ -102,6 +102,14 @@ def test_a_lost_life_sets_terminal_alone_and_the_game_is_one_episode(life_loss_t
     assert played.episode_length[played.done].tolist() == [30]
 
 
+def test_a_game_that_ends_right_after_a_lost_life_opens_the_next():
+    played = play(stub("Lives-v0", lives=2, steps=1, life_loss_terminal=True), 6)
+
+    assert where(played.terminal) == [1, 2, 4, 5]
+    assert (where(played.done), where(played.is_first)) == ([2, 5], [0, 3, 6])
+    assert played.episode_length[played.done].tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("others", [[], [Lives, Lives]], ids=["alone", "beside some that always tell"])
 def test_lives_count_only_against_lives_seen_in_the_same_episode(others):
     class Forgetful(Stub):
@@ -199,6 +207,20 @@ def test_discrete_spaces_count_from_zero_whatever_their_start():
     assert environment.observation_space == environment.action_space == gymnasium.spaces.Discrete(4)
     assert np.concatenate([first, *echoes]).tolist() == [0, 0, 1, 2, 3]
     assert {echo.dtype for echo in echoes} == {np.dtype(np.int64)}
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_observation_that_is_not_finite_is_refused_with_its_step(k, value):
+    class Broken(Stub):
+        def observation(self):
+            return np.array([1, value if self.step_number == k else 1, 1], np.float32)
+
+    envs = SyncVectorEnv([Fixed, Broken], autoreset_mode=AutoresetMode.NEXT_STEP)
+
+    message = f"environment 1, step {k} of its episode: observation .*{value}.* is not finite"
+    with pytest.raises(ValueError, match=message):
+        play(VectorEnvironment(envs, [0, 1], life_loss_terminal=False), k)
 
 
 @pytest.mark.parametrize(

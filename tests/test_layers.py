@@ -1,6 +1,8 @@
 """The house: which file may import which."""
 
 import ast
+import configparser
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +135,18 @@ def test_mathematics_imports_torch_alone(name):
 
     modules.discard("monobeast.vtrace")  # which is mathematics itself
     assert {module.split(".")[0] for module in modules} <= {"torch", "typing", "collections"}
+
+
+def test_every_package_that_is_imported_is_declared():
+    setup = configparser.ConfigParser()
+    setup.read(PACKAGE.parent / "setup.cfg")
+    declared = setup["options"]["install_requires"] + setup["options.extras_require"]["plot"]
+    declared = {name.replace("-", "_") for name in re.findall(r"^[\w-]+", declared, re.MULTILINE)}
+    imported = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.split(".")[0] for name in names}
+
+    assert imported - sys.stdlib_module_names - {"monobeast"} == declared

@@ -1,11 +1,15 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import child_functions
 import pytest
+from process_tree import is_alive, wait_until
 
 from monobeast import processes
 from monobeast.processes import StopSignals, WatchedProcess
@@ -90,3 +94,18 @@ def test_a_killed_process_is_gone_when_kill_returns():
 
     assert child.join(timeout_s=0)
     child.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for the parent, and needs the GIL")
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_child_dies_with_its_parent_though_it_holds_the_gil(tmp_path, start_method):
+    tests = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": str(tests.parent), "TMPDIR": str(tmp_path)}
+    code = f"import child_functions; child_functions.be_the_parent({start_method!r})"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tests, env=environment) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+
+        assert wait_until(lambda: not is_alive(child), timeout_s=5)
