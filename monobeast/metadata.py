@@ -40,7 +40,7 @@ class Metadata:
             "command_line": [Path(sys.argv[0]).name, *sys.argv[1:]],  # where the program lies is nobody's business
             "python": platform.python_version(),
             "packages": {name: _package_version(name) for name in ("monobeast", *_PACKAGES)},
-            "git_commit": _git_commit(),
+            "git_commit": _git_commit(Path(__file__).parent.parent),
             "platform": platform.platform(),
             "cpu": _cpu_name(),
             "cpu_count": os.cpu_count(),
@@ -84,16 +84,24 @@ def _package_version(name: str) -> str | None:
         return None
 
 
-def _git_commit() -> str | None:
-    """The commit of the checkout this package lies in, marked where files differ from it; None outside a checkout."""
-    checkout = Path(__file__).parent.parent
+def _git_commit(checkout: Path) -> str | None:
+    """The commit that is checked out, marked where files differ from it; None where that is no checkout.
+
+    Recorded results do not count: they are what runs leave, not what runs.
+    """
     if not (checkout / ".git").exists():
         return None
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
+
+    def ask_git(*arguments: str) -> str:
+        command = ["git", "-C", str(checkout), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+    try:
+        commit = ask_git("rev-parse", "HEAD")
+        changes = ask_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{commit}-dirty" if changes else commit
 
 
 def _cpu_name() -> str:

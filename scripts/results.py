@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 import textwrap
 from datetime import datetime
 from typing import Any
@@ -173,6 +174,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
+    sys.path.append(ladder.TESTS)
     for page in PAGES:
         page.write_text(render(page.read_text()))
     if _recorded("pong"):
