@@ -107,7 +107,7 @@ CLASSIC = {
     **{"network": "mlp", "use_lstm": False, "precision": "float32", "device": "cpu", "num_learner_threads": 1},
 }
 ATARI = CLASSIC | {
-    **{"preset": "atari", "learning_rate": 7e-4, "entropy_cost": 0.002},
+    **{"preset": "atari", "learning_rate": 7e-4},
     **{"reward_clipping": "abs_one", "life_loss_terminal": True},
     **{"network": "shallow", "frame_skip": 4, "noop_max": 30, "sticky_actions": 0.0, "full_action_space": False},
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
