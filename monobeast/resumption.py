@@ -37,6 +37,8 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     if given is None:
         given = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
     values = {name: getattr(asked, name) for name in given}
+    if values.get("disable_cuda") and "device" not in given:
+        values["device"] = "cpu"  # in place of the GPU that was found
     changes = {
         name: (getattr(saved, name), value)
         for name, value in values.items()

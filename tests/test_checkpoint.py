@@ -90,7 +90,8 @@ def test_a_kill_at_any_point_of_a_save_leaves_a_checkpoint_and_the_next_save_no_
     exit_codes = []
     while 0 not in exit_codes:
         checkpoint.save(tmp_path, {"step": 1})
-        child = multiprocessing.get_context("fork").Process(target=save_and_die, args=(tmp_path, 2, len(exit_codes) + 1))
+        arguments = (tmp_path, 2, len(exit_codes) + 1)
+        child = multiprocessing.get_context("fork").Process(target=save_and_die, args=arguments)
         child.start()
         child.join()
         exit_codes.append(child.exitcode)

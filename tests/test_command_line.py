@@ -267,18 +267,19 @@ def start(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("number", "to_group"),
+    ("number", "to_group", "num_actors"),
     [
-        pytest.param(signal.SIGINT, True, id="Ctrl-C"),  # a terminal sends it to the whole group
-        pytest.param(signal.SIGTERM, False, id="SIGTERM to the process"),
-        pytest.param(signal.SIGINT, False, marks=pytest.mark.slow, id="SIGINT to the process"),
-        pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow, id="SIGTERM to the group"),
+        pytest.param(signal.SIGINT, True, 2, id="Ctrl-C"),  # a terminal sends it to the whole group
+        pytest.param(signal.SIGTERM, False, 2, id="SIGTERM to the process"),
+        pytest.param(signal.SIGINT, False, 1, marks=pytest.mark.slow, id="SIGINT to the process, one actor"),
+        pytest.param(signal.SIGTERM, True, 17, marks=pytest.mark.slow, id="SIGTERM to the group, many actors"),
     ],
 )
-def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tmp_path, number, to_group):
+def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tmp_path, number, to_group, num_actors):
     import torch
 
-    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--log_interval_s", 0.2)
+    flags = ["--log_interval_s", 0.2, "--num_actors", num_actors]
+    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", *flags)
     assert "training on" in process.stdout.readline()
     assert "preset" in process.stdout.readline()
     assert "step" in process.stdout.readline()

@@ -185,6 +185,14 @@ def test_slots_are_counted_against_the_actors_of_the_run():
         resumption.merge(saved, Config(resume=True, xpid="run", num_actors=3, num_buffers=2))
 
 
+def test_a_run_that_began_on_a_gpu_goes_on_without():
+    saved = Config(preset="classic", device="cuda:0")
+
+    config, changes = resumption.merge(saved, Config(resume=True, xpid="run", disable_cuda=True))
+
+    assert config.device == "cpu" and changes["device"] == ("cuda:0", "cpu")
+
+
 def test_a_complete_run_ends_at_once(tmp_path, capsys):
     folder = begin(tmp_path).folder
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"}

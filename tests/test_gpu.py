@@ -1,0 +1,69 @@
+"""What only a machine with a GPU can show."""
+
+import pytest
+import torch
+from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make
+
+import monobeast
+from monobeast import learner
+from monobeast.config import Config
+from monobeast.learner import compute_loss
+from monobeast.rollouts import allocate
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+CONFIG = Config(preset="atari", reward_clipping="none")
+
+
+def random_batch(space, network):
+    """Five steps of four trajectories, one of which ends."""
+    generator = torch.Generator().manual_seed(5)
+    batch = allocate(5, 4, space, NUM_ACTIONS, network.initial_state(1)).map(lambda tensor: tensor.zero_())
+    observation = torch.randint(256, batch.observation.shape, generator=generator)
+    batch.observation.copy_(observation if space is IMAGE else observation / 256)
+    batch.action.random_(NUM_ACTIONS, generator=generator)
+    batch.behavior_logits.normal_(generator=generator)
+    batch.reward.normal_(generator=generator)
+    batch.done[2, 0] = batch.terminal[2, 0] = batch.is_first[4, 0] = True
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("space", "name", "use_lstm"),
+    [(IMAGE, "shallow", False), (IMAGE, "deep", False), (VECTOR, "mlp", False), (IMAGE, "shallow", True)],
+)
+def test_loss_and_gradients_are_those_of_the_cpu(monkeypatch, space, name, use_lstm):
+    for backend in (torch.backends.cudnn, torch.backends.cuda.matmul):
+        monkeypatch.setattr(backend, "allow_tf32", False)  # by design it keeps 10 bits
+
+    def loss_and_gradients(device):
+        network = make(space, name, use_lstm)
+        batch = random_batch(space, network).map(lambda tensor: tensor.to(device))
+        network.to(device)
+        result = compute_loss(network, batch, CONFIG)
+        result.total_loss.backward()
+        return [result.total_loss.detach().cpu(), *(parameter.grad.cpu() for parameter in network.parameters())]
+
+    for one, other in zip(loss_and_gradients("cpu"), loss_and_gradients("cuda"), strict=True):
+        assert other.isfinite().all()
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_actors_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, start_method):
+    torch.zeros(1, device="cuda")  # before any actor starts: what a fork would not survive
+    config = Config(
+        **{"env": "stub_environments:Torch-v0", "env_kwargs": '{"what": "cuda"}', "savedir": str(tmp_path)},
+        **{"device": "cuda", "start_method": start_method, "num_actors": 2, "total_steps": 4000, "seed": 1},
+    )
+    rewards, intact = [], learner.Learner.update
+
+    def look(self, batch):
+        rewards.append(batch.reward.abs().max().item())
+        return intact(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("monobeast.learner.Learner.update", look)
+        result = monobeast.train(config)
+
+    assert result.state == "complete"
+    assert max(rewards) == 0.0  # the environment pays 1 where its process has opened the GPU
