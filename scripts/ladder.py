@@ -112,7 +112,7 @@ ATARI = CLASSIC | {
     **{"network": "shallow", "frame_skip": 4, "noop_max": 30, "sticky_actions": 0.0, "full_action_space": False},
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
 }
-CATCH = CLASSIC | {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "total_steps": 150_000}
+CATCH = CLASSIC | {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "total_steps": 300_000}
 # Without a clip: all environments end in the same step, and of large gradients that are cut to one length, those of
 # the many batches without an end would outvote those of the few with one. V would be a median of its targets.
 HORIZON = CLASSIC | {
