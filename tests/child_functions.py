@@ -64,8 +64,9 @@ def be_the_parent(start_method):
 
 def train_until_killed(savedir):
     """Goes on with the run of that folder, or begins it; every update is followed by a checkpoint."""
-    from monobeast import Config, train
+    from monobeast import Config, processes, train
 
+    processes._die_with_parent()  # should the test be killed itself
     settings = {"savedir": savedir, "xpid": "run"}
     if os.path.exists(os.path.join(savedir, "run")):
         train(Config(resume=True, **settings))

@@ -31,16 +31,14 @@ def random_batch(space, network):
     ("space", "name", "use_lstm"),
     [(IMAGE, "shallow", False), (IMAGE, "deep", False), (VECTOR, "mlp", False), (IMAGE, "shallow", True)],
 )
-def test_loss_and_gradients_are_those_of_the_cpu(monkeypatch, space, name, use_lstm):
-    for backend in (torch.backends.cudnn, torch.backends.cuda.matmul):
-        monkeypatch.setattr(backend, "allow_tf32", False)  # by design it keeps 10 bits
-
+def test_loss_and_gradients_are_those_of_the_cpu(space, name, use_lstm):
     def loss_and_gradients(device):
         network = make(space, name, use_lstm)
         batch = random_batch(space, network).map(lambda tensor: tensor.to(device))
         network.to(device)
-        result = compute_loss(network, batch, CONFIG)
-        result.total_loss.backward()
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # which by design keeps 10 bits
+            result = compute_loss(network, batch, CONFIG)
+            result.total_loss.backward()
         return [result.total_loss.detach().cpu(), *(parameter.grad.cpu() for parameter in network.parameters())]
 
     for one, other in zip(loss_and_gradients("cpu"), loss_and_gradients("cuda"), strict=True):
