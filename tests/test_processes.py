@@ -107,5 +107,8 @@ def test_a_child_dies_with_its_parent_though_it_holds_the_gil(tmp_path, start_me
         child = int(parent.stdout.readline())
         parent.kill()
         parent.wait()
-
-        assert wait_until(lambda: not is_alive(child), timeout_s=5)
+        try:
+            assert wait_until(lambda: not is_alive(child), timeout_s=5)
+        finally:
+            if is_alive(child):
+                os.kill(child, signal.SIGKILL)
