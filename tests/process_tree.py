@@ -42,7 +42,7 @@ def actors_of(learner):
     return served + find(learner, "multiprocessing.spawn")
 
 
-def wait_until(is_so, timeout_s=60.0):
+def wait_until(is_so, timeout_s=300.0):
     """Whether something came to be so."""
     deadline = time.monotonic() + timeout_s
     while not is_so():

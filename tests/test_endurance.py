@@ -240,6 +240,14 @@ def run_monobeast(tmp_path, *flags):
         return subprocess.Popen(command, stdout=console, stderr=console, env=environment, start_new_session=True)
 
 
+def has_processes(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def ended(process):
     """Leaves nothing of a process group behind."""
@@ -261,14 +269,16 @@ def read_status(pid):
     return Path(f"/proc/{pid}/status").read_text()
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_a_killed_learner_leaves_no_actor_and_no_shared_memory_and_its_run_goes_on(tmp_path, capsys, start_method):
+@pytest.mark.parametrize(("start_method", "num_kills"), [("forkserver", 5), ("spawn", 3)])
+def test_a_killed_learner_leaves_no_actor_and_no_shared_memory_and_its_run_goes_on(
+    tmp_path, capsys, start_method, num_kills
+):
     rng, flags, last_step = random.Random(0), ["--env", "monobeast/Catch-v0", "--num_actors", 3], 0
     flags += ["--start_method", start_method, "--seed", 1, "--num_threads", 1]
-    flags += ["--checkpoint_interval_s", 0.1, "--total_steps", 10**12, "--max_seconds", 300]
+    flags += ["--checkpoint_interval_s", 0.1, "--total_steps", 10**12, "--max_seconds", 900]
     shared_before, longest_s = set(os.listdir("/dev/shm")), 0.0
     path = tmp_path / "run" / checkpoint.FILE_NAME
-    for _ in range(5):
+    for _ in range(num_kills):
         before = path.stat().st_mtime_ns if path.exists() else None
         with ended(run_monobeast(tmp_path, *flags)) as learner:
             assert wait_until(lambda: path.exists() and path.stat().st_mtime_ns != before)
@@ -290,9 +300,9 @@ def test_a_killed_learner_leaves_no_actor_and_no_shared_memory_and_its_run_goes_
         flags = ["--resume"]
 
     with ended(run_monobeast(tmp_path, "--resume", "--total_steps", last_step + 2000)) as learner:
-        assert learner.wait(120) == 0
-    report(capsys, f"{start_method}: 5 kills, all processes gone after at most {longest_s:.2f} s; "
-                   f"resumed 5 times to step {step_of(path.parent):,}")
+        assert learner.wait(300) == 0
+    report(capsys, f"{start_method}: {num_kills} kills, all processes gone after at most {longest_s:.2f} s; "
+                   f"resumed each time, to step {step_of(path.parent):,}")
     assert step_of(path.parent) >= last_step + 2000
 
 
@@ -302,9 +312,8 @@ def test_twenty_runs_to_their_end_say_nothing_amiss_and_leave_no_process(tmp_pat
         folder = tmp_path / str(number)
         folder.mkdir()
         with ended(run_monobeast(folder, *flags)) as learner:
-            assert learner.wait(120) == 0
-            with pytest.raises(ProcessLookupError):
-                os.killpg(learner.pid, 0)
+            assert learner.wait(300) == 0
+            assert wait_until(lambda: not has_processes(learner.pid))  # multiprocessing's helpers end by themselves
         assert (folder / "console").read_text() == (folder / "run" / "out.log").read_text()  # nothing but its log
         assert not [name for name in os.listdir(folder) if name.startswith("pymp-")]
     report(capsys, "20 runs, 20 with exit code 0")
