@@ -10,7 +10,7 @@ from torch import Tensor
 from monobeast import checkpoint, environments
 from monobeast.config import Config
 from monobeast.faults import Fault, describe, locate
-from monobeast.learner import compute_loss
+from monobeast.learner import Learner, compute_loss
 from monobeast.networks import AgentNetwork, make_network
 from monobeast.rollouts import Rollout
 
@@ -25,9 +25,14 @@ class Replay(NamedTuple):
     counts: dict[str, tuple[int, int]]  # of each field of the batch and of each gradient: not finite, in all
 
 
-def save(folder: Path, config: Config, network: AgentNetwork, batch: Rollout) -> Path:
+def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path:
     """Writes the batch and the weights into the run's folder; returns the file's path."""
-    content = {"config": dataclasses.asdict(config), "network": network.state_dict(), "batch": batch._asdict()}
+    config = dataclasses.replace(config, entropy_cost=learner.entropy_cost, entropy_cost_end=learner.entropy_cost)
+    content = {
+        "config": dataclasses.asdict(config),
+        "network": learner.network.state_dict(),
+        "batch": batch._asdict(),
+    }
     path = folder / FILE_NAME
     checkpoint.write(path, content)
     return path

@@ -82,7 +82,8 @@ class Config:
 
     batch_size: int | None = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
     optimizer: str | None = _flag(None, "learner", "rmsprop or adam (default: the preset's)", choices=("rmsprop", "adam"))
-    learning_rate: float | None = _flag(None, "learner", "step size, falling linearly to 0 at total_steps (default: the preset's)", above=0)
+    learning_rate: float | None = _flag(None, "learner", "step size at the start (default: the preset's)", above=0)
+    learning_rate_schedule: str = _flag("linear", "learner", "linear: the step size falls to 0 at total_steps, as in the paper; constant: it stays", choices=("linear", "constant"))
     alpha: float | None = _flag(None, "learner", "RMSProp smoothing constant (default: the preset's)", low=0, high=1)
     momentum: float | None = _flag(None, "learner", "RMSProp momentum (default: the preset's)", low=0)
     epsilon: float | None = _flag(None, "learner", "added to the root of RMSProp's and Adam's average (default: the preset's)", above=0)
@@ -95,7 +96,8 @@ class Config:
 
     discounting: float | None = _flag(None, "loss", "discount factor gamma a step (default: the preset's)", low=0, high=1)
     baseline_cost: float | None = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
-    entropy_cost: float | None = _flag(None, "loss", "weight of the entropy loss (default: the preset's)", low=0)
+    entropy_cost: float | None = _flag(None, "loss", "weight of the entropy loss at the start (default: the preset's)", low=0)
+    entropy_cost_end: float | None = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly (default: the preset's; where it has none, entropy_cost)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; soft_asymmetric: 0.3 min(tanh r, 0) + 5 max(tanh r, 0); auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none", "soft_asymmetric"))
     reward_scale: float = _flag(1.0, "loss", "by what the learner multiplies rewards, after the clip", above=0)
     correction: str = _flag("vtrace", "loss", "what is done about the policy's lag: vtrace, or what the paper compares it with in table 2: one_step, epsilon, none", choices=("vtrace", "one_step", "epsilon", "none"))

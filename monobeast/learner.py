@@ -20,7 +20,9 @@ class LossResult(NamedTuple):
     statistics: dict[str, Tensor]  # [] each; the names are columns of logs.csv, or sums that `health` makes columns of
 
 
-def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> LossResult:
+def compute_loss(
+    network: AgentNetwork, rollout: Rollout, config: Config, entropy_cost: float | None = None
+) -> LossResult:
     """The IMPALA loss of a batch: policy gradient, baseline and entropy (section 4.2), summed (appendix D.1).
 
     Episode ends need no special case: a reset step has a log importance weight of minus infinity, so rho = c = 0, its
@@ -30,6 +32,7 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
         network: Its gradient is what the loss is for.
         rollout: A batch on the network's device.
         config: Discount, clips and weights of the losses; `reward_clipping` resolved.
+        entropy_cost: In place of the one that the config starts with.
     """
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     output = network(inputs, rollout.core_state)
@@ -41,7 +44,7 @@ def compute_loss(network: AgentNetwork, rollout: Rollout, config: Config) -> Los
     pg_loss = losses.compute_policy_gradient_loss(target_logits, rollout.action, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
     raw_entropy_loss = losses.compute_entropy_loss(target_logits, mask=counts)
-    entropy_loss = config.entropy_cost * raw_entropy_loss
+    entropy_loss = (config.entropy_cost if entropy_cost is None else entropy_cost) * raw_entropy_loss
     total_loss = pg_loss + baseline_loss + entropy_loss
     statistics = {
         "total_loss": total_loss,
@@ -126,9 +129,21 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """Falls linearly from `--learning_rate` to 0 at `--total_steps`, as in the paper."""
-        remaining = max(0.0, 1.0 - self.step / self._config.total_steps)
-        return self._config.learning_rate * remaining
+        """Of the next update: falls linearly from `--learning_rate` to 0 at `--total_steps`, as in the paper."""
+        if self._config.learning_rate_schedule == "constant":
+            return self._config.learning_rate
+        return self._config.learning_rate * self._remaining
+
+    @property
+    def entropy_cost(self) -> float:
+        """Of the next update: goes linearly from `--entropy_cost` to `--entropy_cost_end` at `--total_steps`."""
+        start, end = self._config.entropy_cost, self._config.entropy_cost_end
+        return start if end is None else end + (start - end) * self._remaining
+
+    @property
+    def _remaining(self) -> float:
+        """What is left of the run: 1 at its start, 0 at its end and after."""
+        return max(0.0, 1.0 - self.step / self._config.total_steps)
 
     def update(self, batch: Rollout) -> dict[str, Tensor]:
         """One optimizer step, or none where a number is not finite: weights and moments are then what they were.
@@ -138,7 +153,7 @@ class Learner:
         """
         batch = self._to_device(batch)
         lags = self.num_updates - batch.policy_version
-        result = compute_loss(self.network, batch, self._config)
+        result = compute_loss(self.network, batch, self._config, self.entropy_cost)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)

@@ -1,5 +1,6 @@
 """What chooses an actor's actions. The actor's loop does not know where that is computed; today, in its own process."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ class LocalPolicy:
         self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
     ) -> None:
         self._network = network.requires_grad_(False)
-        self._acting = network.for_acting()
+        self._acting = _for_acting(network)
         self._reader = WeightsReader(weights, network) if weights is not None else None
         self._generator = torch.Generator().manual_seed(seed)
         self._greedy = greedy
@@ -71,3 +72,14 @@ class LocalPolicy:
         if self._greedy:
             return logits.argmax(dim=-1)
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=self._generator).squeeze(-1)
+
+
+def _for_acting(network: AgentNetwork) -> AgentNetwork:
+    """The network itself, or for bfloat16 a copy that holds its weights as such: no call need cast them again."""
+    if getattr(network, "precision", "float32") == "float32":
+        return network
+    acting = copy.deepcopy(network)
+    for part in (acting.torso, acting.lstm):
+        if part is not None:
+            part.to(torch.bfloat16)
+    return acting

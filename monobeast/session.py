@@ -103,7 +103,7 @@ class Session:
         if fault is not None:
             logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
         if num_in_a_row >= self.config.max_bad_updates:
-            path = bad_batch.save(self.folder, self.config, self.learner.network, batch)
+            path = bad_batch.save(self.folder, self.config, self.learner, batch)
             raise BadUpdates(
                 f"{num_in_a_row} updates in a row are not finite (--max_bad_updates {self.config.max_bad_updates}).\n"
                 f"The last one is kept: python -m monobeast replay-update {path}"

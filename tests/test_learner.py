@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -248,6 +249,34 @@ def test_the_learning_rate_falls_linearly_to_zero_and_never_below():
 
     assert rates == pytest.approx([0.5, 0.5 * 2 / 3, 0.5 / 3, 0.0])
     assert learner.step == 40 and learner.num_updates == 4
+
+
+def test_a_constant_rate_stays():
+    config = dataclasses.replace(CONFIG, total_steps=20, learning_rate=0.5, learning_rate_schedule="constant")
+    learner = Learner(ObservationAsValue(), config)
+    (rollout,) = collect("{}", unroll_length=10)
+
+    rates = [learner.learning_rate]
+    for _ in range(3):
+        learner.update(rollout)
+        rates.append(learner.learning_rate)
+
+    assert rates == [0.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("end", "costs"), [(None, [0.4] * 4), (0.1, [0.4, 0.25, 0.1, 0.1]), (0.6, [0.4, 0.5, 0.6, 0.6])]
+)
+def test_the_entropy_cost_goes_linearly_to_its_end_and_the_loss_with_it(end, costs):
+    config = dataclasses.replace(
+        CONFIG, total_steps=20, entropy_cost=0.4, entropy_cost_end=end, learning_rate=1e-9, baseline_cost=0.0
+    )
+    learner = Learner(ObservationAsValue(), config)  # a uniform policy of two actions, which stays so
+    (rollout,) = collect("{}", unroll_length=10)
+
+    losses = [learner.update(rollout)["entropy_loss"].item() for _ in costs]
+
+    assert losses == pytest.approx([-cost * 10 * math.log(2) for cost in costs], rel=1e-5)
 
 
 def test_the_rate_of_an_update_is_the_one_before_it():

@@ -25,7 +25,8 @@ def test_every_flag_stands_in_the_table_with_its_default_and_meaning():
 
 def test_every_preset_stands_in_its_table():
     table = README.split("## Presets")[1].split("## ")[0]
-    cells = [[f"`--{name}`", *(str(values[name]) for values in PRESETS.values())] for name in PRESETS["atari"]]
+    values = {name: [preset[name] for preset in PRESETS.values()] for name in PRESETS["atari"]}
+    cells = [[f"`--{name}`", *("" if one is None else str(one) for one in row)] for name, row in values.items()]
     expected = [f"| {' | '.join(row)} |" for row in cells]
 
     assert [line for line in table.splitlines() if line.startswith("| `--")] == expected

@@ -1,6 +1,5 @@
 """The agent: a torso of any kind, an LSTM if asked for, and the two heads."""
 
-import copy
 from typing import NamedTuple
 
 import torch
@@ -74,16 +73,6 @@ class AgentNetwork(nn.Module):
             return ()
         shape = (1, batch_size, LSTM_SIZE)
         return self.policy.weight.new_zeros(shape), self.policy.weight.new_zeros(shape)
-
-    def for_acting(self) -> "AgentNetwork":
-        """The network itself, or in bfloat16 a copy that holds its weights as such: no call need cast them again."""
-        if self.precision == "float32":
-            return self
-        acting = copy.deepcopy(self)
-        for part in (acting.torso, acting.lstm):
-            if part is not None:
-                part.to(torch.bfloat16)
-        return acting
 
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
         """Unrolls over T steps from `core_state`, which is zeroed before each step that opens an episode."""
