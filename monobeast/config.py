@@ -119,6 +119,8 @@ class Config:
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
     greedy: bool = _flag(False, "test", "take the most probable action instead of sampling")
     render: bool = _flag(False, "test", "show the game in a window; not for Atari")
+    video: str | None = _flag(None, "test", "folder for an mp4 of every episode, in the game's own colors and at its own speed (default: none)")
+    save_episodes: str | None = _flag(None, "test", "CSV file for a row of every episode (default: none)")
     max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)
     # fmt: on
 
@@ -160,6 +162,8 @@ class Config:
                 f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
                 f"such as --batch_size {max(1, batch // columns) * columns}"
             )
+        if self.render and self.video is not None:
+            raise ValueError(f"--render --video {self.video}: exclude each other")
         if not self.resume:  # else the number of actors may be the run's own
             self.check_slots()
         if self.disable_cuda and self.device is not None and self.device != "cpu":

@@ -60,6 +60,8 @@ ROWS = [
     "preparation",
     "session",
     "training",
+    "score",
+    "film",
     "evaluation",
     "recorded_run",
     "run_groups",
@@ -140,7 +142,8 @@ def test_mathematics_imports_torch_alone(name):
 def test_every_package_that_is_imported_is_declared():
     setup = configparser.ConfigParser()
     setup.read(PACKAGE.parent / "setup.cfg")
-    declared = setup["options"]["install_requires"] + setup["options.extras_require"]["plot"]
+    extras = setup["options.extras_require"]
+    declared = "\n".join([setup["options"]["install_requires"], *(extras[name] for name in ("plot", "video"))])
     declared = {name.replace("-", "_") for name in re.findall(r"^[\w-]+", declared, re.MULTILINE)}
     imported = set()
     for path in PACKAGE.rglob("*.py"):
