@@ -22,6 +22,7 @@ _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # 
 # Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code. One with
 # TAKES_TRAIN_FLAGS has those of train too; it gets what was given of them as a dict: run(arguments, settings).
 _FURTHER = {
+    "ls": "list the runs of a folder: how far each is, what it reached, and whether it runs",
     "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
