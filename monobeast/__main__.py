@@ -26,6 +26,8 @@ _FURTHER = {
     "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
+    "export": "write the network of a run as ONNX, or its weights",
+    "import-torchbeast": "make a run of a checkpoint of TorchBeast's MonoBeast",
     "check-vtrace": "compare any V-trace function with exact numbers",
 }
 _COMMANDS = _MODES | _FURTHER

@@ -104,7 +104,7 @@ class Config:
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
     vtrace_lambda: float = _flag(1.0, "loss", "lambda of remark 2", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
 

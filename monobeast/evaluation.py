@@ -12,9 +12,9 @@ import torch
 
 from monobeast import checkpoint, environments, film, run_folder, seeding
 from monobeast.config import Config
-from monobeast.environments import EnvStep, VectorEnvironment
+from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.film import Film
-from monobeast.networks import AgentInput, make_network
+from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.policy import LocalPolicy
 from monobeast.score import Episode
 
@@ -46,28 +46,44 @@ def load_player(chosen: dict[str, Any]) -> Player:
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = checkpoint.load(folder)
     trained = checkpoint.read_config(content, folder)
-    step, weights = content["learner"]["step"], content["learner"]["network"]
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     config = environments.resolve(_merge(trained, asked, chosen))
     spaces = environments.check(config)
-    network = make_network(
-        spaces.observation, spaces.num_actions, trained.network, trained.use_lstm, trained.precision
-    )
-    try:
-        network.load_state_dict(weights)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"the checkpoint in {folder} is for another environment than {config.env} with "
-            f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
-        ) from error
+    network = load_network(content, folder, config, spaces, trained.precision)
     seed = seeding.draw_seed() if asked.seed is None else asked.seed
     seeds = seeding.evaluation_seeds(seed, 1)
     environment = environments.make(config, 1, seeds, with_pictures=config.video is not None)
     if config.video is not None:
         _make_folder(config.video)
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(folder, config, environment, policy, step, seed, spaces.num_actions)
+    return Player(folder, config, environment, policy, content["learner"]["step"], seed, spaces.num_actions)
+
+
+def load_network(
+    content: dict[str, Any], folder: Path, config: Config, spaces: Spaces, precision: str
+) -> AgentNetwork:
+    """The network of a checkpoint, on the CPU.
+
+    Args:
+        content: Of the checkpoint.
+        folder: Where it lies, for messages.
+        config: The run's.
+        spaces: Of its environment.
+        precision: In what it multiplies.
+
+    Raises:
+        ValueError: it is for other spaces.
+    """
+    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm, precision)
+    try:
+        network.load_state_dict(content["learner"]["network"])
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the checkpoint in {folder} is for another environment than {config.env} with "
+            f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
+        ) from error
+    return network
 
 
 def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
