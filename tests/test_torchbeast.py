@@ -192,16 +192,17 @@ def test_a_name_in_use_is_refused(tmp_path, capsys):
 @pytest.mark.slow
 @WITH_AND_WITHOUT_LSTM
 def test_it_is_played_and_trained_on(tmp_path, capsys, use_lstm):
-    _, _, content = make_checkpoint(use_lstm)
+    _, _, content = make_checkpoint(use_lstm, unroll_length=10, batch_size=2)
     imported(tmp_path, content)
     run = ["--xpid", "example", "--savedir", str(tmp_path / "runs")]
 
     played = run_command(["test", *run, "--num_episodes", "1", "--max_episode_steps", "20"])
-    trained = run_command(["train", "--resume", *run, "--num_actors", "0", "--total_steps", "1900"])
+    small = ["--num_actors", "0", "--num_learner_threads", "1", "--total_steps", "80"]
+    trained = run_command(["train", "--resume", *run, *small])
 
     assert (played, trained) == (0, 0)
     meta = json.loads((tmp_path / "runs" / "example" / "meta.json").read_text())
-    assert meta["state"] == "complete" and meta["resumed_from_step"] == 1280 and meta["step"] == 1920
+    assert meta["state"] == "complete" and meta["resumed_from_step"] == 40 and meta["step"] == 80
 
 
 # The network itself, on small images.
