@@ -22,9 +22,12 @@ _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # 
 # Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code. One with
 # TAKES_TRAIN_FLAGS has those of train too; it gets what was given of them as a dict: run(arguments, settings).
 _FURTHER = {
+    "ls": "list the runs of a folder: how far each is, what it reached, and whether it runs",
     "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
+    "export": "write the network of a run as ONNX, or its weights",
+    "import-torchbeast": "make a run of a checkpoint of TorchBeast's MonoBeast",
     "check-vtrace": "compare any V-trace function with exact numbers",
 }
 _COMMANDS = _MODES | _FURTHER
@@ -95,20 +98,25 @@ def _test(chosen: dict[str, Any]) -> int:
     Config(**chosen)  # refused before the seconds that torch takes to import
     import torch
 
-    from monobeast import evaluation
+    from monobeast import evaluation, score
 
     torch.set_num_threads(1)  # threads that share one observation wait for each other more than they work
     player = evaluation.load_player(chosen)
-    how = "the most probable action" if player.config.greedy else "actions sampled from the policy"
-    print(f"playing {player.folder}: {player.config.env}, trained for {player.step:,} steps", flush=True)
-    print(f"{how}, seed {player.seed}", flush=True)
+    config = player.config
+    print(f"playing {player.folder}: {config.env}, trained for {player.step:,} steps", flush=True)
+    print(score.describe_conditions(config, player.num_actions, player.seed), flush=True)
     episodes = []
-    for episode in evaluation.play(player):
-        episodes.append(episode)
-        cut_off = ", cut off" if episode.is_capped else ""
-        result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
-        print(f"episode {len(episodes)}: {result}", flush=True)
-    print(evaluation.summarize(episodes), flush=True)
+    with score.EpisodeTable(config.save_episodes) as table:
+        for episode in evaluation.play(player):
+            episodes.append(episode)
+            table.add(episode)
+            cut_off = ", cut off" if episode.is_capped else ""
+            result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
+            print(f"episode {len(episodes)}: {result}", flush=True)
+    for what, where in (("films", config.video), ("episodes", config.save_episodes)):
+        if where is not None:
+            print(f"{what}: {where}", flush=True)
+    print(score.summarize(episodes, config.env), flush=True)
     return 0
 
 

@@ -106,7 +106,7 @@ class Config:
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
     vtrace_lambda: float = _flag(1.0, "loss", "lambda of remark 2", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
 
@@ -121,6 +121,8 @@ class Config:
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
     greedy: bool = _flag(False, "test", "take the most probable action instead of sampling")
     render: bool = _flag(False, "test", "show the game in a window; not for Atari")
+    video: str | None = _flag(None, "test", "folder for an mp4 of every episode, in the game's own colors and at its own speed (default: none)")
+    save_episodes: str | None = _flag(None, "test", "CSV file for a row of every episode (default: none)")
     max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)
     # fmt: on
 
@@ -162,6 +164,8 @@ class Config:
                 f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
                 f"such as --batch_size {max(1, batch // columns) * columns}"
             )
+        if self.render and self.video is not None:
+            raise ValueError(f"--render --video {self.video}: exclude each other")
         if not self.resume:  # else the number of actors may be the run's own
             self.check_slots()
         if self.disable_cuda and self.device is not None and self.device != "cpu":

@@ -1,5 +1,6 @@
 """Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
@@ -9,19 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from monobeast import checkpoint, environments, run_folder, seeding
+from monobeast import checkpoint, environments, film, run_folder, seeding
 from monobeast.config import Config
-from monobeast.environments import EnvStep, VectorEnvironment
-from monobeast.networks import AgentInput, make_network
+from monobeast.environments import EnvStep, Spaces, VectorEnvironment
+from monobeast.film import Film
+from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.policy import LocalPolicy
-
-
-class Episode(NamedTuple):
-    """One game played."""
-
-    episode_return: float
-    length: int  # agent steps
-    is_capped: bool  # cut off at `--max_episode_steps`, so the return is that of a part
+from monobeast.score import Episode
 
 
 class Player(NamedTuple):
@@ -33,6 +28,7 @@ class Player(NamedTuple):
     policy: LocalPolicy
     step: int  # agent steps it was trained for
     seed: int  # of the games and of the sampling
+    num_actions: int  # A
 
 
 def load_player(chosen: dict[str, Any]) -> Player:
@@ -42,31 +38,52 @@ def load_player(chosen: dict[str, Any]) -> Player:
         chosen: Settings the caller gave; the run's own stand for all others.
 
     Raises:
-        ValueError: no such run, no checkpoint, or one for another environment.
+        ValueError: no such run, no checkpoint, or one for another environment; a film is asked for and cannot be made.
     """
     asked = Config(**chosen)
+    if asked.video is not None:
+        film.require_writer(asked.video)
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = checkpoint.load(folder)
     trained = checkpoint.read_config(content, folder)
-    step, weights = content["learner"]["step"], content["learner"]["network"]
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
-    config = _merge(trained, asked, chosen)
+    config = environments.resolve(_merge(trained, asked, chosen))
     spaces = environments.check(config)
-    network = make_network(
-        spaces.observation, spaces.num_actions, trained.network, trained.use_lstm, trained.precision
-    )
+    network = load_network(content, folder, config, spaces, trained.precision)
+    seed = seeding.draw_seed() if asked.seed is None else asked.seed
+    seeds = seeding.evaluation_seeds(seed, 1)
+    environment = environments.make(config, 1, seeds, with_pictures=config.video is not None)
+    if config.video is not None:
+        _make_folder(config.video)
+    policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
+    return Player(folder, config, environment, policy, content["learner"]["step"], seed, spaces.num_actions)
+
+
+def load_network(
+    content: dict[str, Any], folder: Path, config: Config, spaces: Spaces, precision: str
+) -> AgentNetwork:
+    """The network of a checkpoint, on the CPU.
+
+    Args:
+        content: Of the checkpoint.
+        folder: Where it lies, for messages.
+        config: The run's.
+        spaces: Of its environment.
+        precision: In what it multiplies.
+
+    Raises:
+        ValueError: it is for other spaces.
+    """
+    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm, precision)
     try:
-        network.load_state_dict(weights)
+        network.load_state_dict(content["learner"]["network"])
     except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the checkpoint in {folder} is for another environment than {config.env} with "
             f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
         ) from error
-    seed = seeding.draw_seed() if asked.seed is None else asked.seed
-    environment = environments.make(config, 1, seeding.evaluation_seeds(seed, 1))
-    policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(folder, config, environment, policy, step, seed)
+    return network
 
 
 def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
@@ -81,36 +98,46 @@ def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
     return dataclasses.replace(trained, **changes)
 
 
+def _make_folder(video: str) -> None:
+    try:
+        Path(video).expanduser().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--video {video}: the folder cannot be made: {error.strerror}") from None
+
+
 def play(player: Player) -> Iterator[Episode]:
-    """Plays `num_episodes` games, each given as it ends."""
-    for _ in range(player.config.num_episodes):
-        yield _play_episode(player.environment, player.policy, player.config.max_episode_steps)
+    """Plays `num_episodes` games, each given as it ends, and films them where `video` is set."""
+    for number in range(1, player.config.num_episodes + 1):
+        with contextlib.ExitStack() as stack:
+            reel = stack.enter_context(_begin_film(player, number)) if player.config.video is not None else None
+            episode = _play_episode(player.environment, player.policy, player.config.max_episode_steps, reel)
+        yield episode
 
 
-def summarize(episodes: list[Episode]) -> str:
-    """Mean, standard deviation, minimum and maximum of the returns, and how many episodes were cut off."""
-    returns = [episode.episode_return for episode in episodes]
-    deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
-    text = (
-        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {np.mean(returns):.2f}, "
-        f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
-    )
-    num_capped = sum(episode.is_capped for episode in episodes)
-    return text + (f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else "")
+def _begin_film(player: Player, number: int) -> Film:
+    """The film of an episode, by the name of the run and the step it was at: films of several fit in one folder."""
+    name = f"{player.folder.name}-step-{player.step}-episode-{number}.mp4"
+    return Film(Path(player.config.video or "").expanduser() / name, player.environment.frames_per_second)
 
 
-def _play_episode(environment: VectorEnvironment, policy: LocalPolicy, max_steps: int) -> Episode:
+def _play_episode(
+    environment: VectorEnvironment, policy: LocalPolicy, max_steps: int, reel: Film | None = None
+) -> Episode:
     step = environment.reset()
     action = np.zeros(1, dtype=np.int64)
     core_state = policy.initial_state(1)
     for _ in range(max_steps):
+        if reel is not None:
+            reel.add(environment.picture())
         decision = policy.act(_to_input(step, action), core_state)
         core_state = decision.core_state
         action = decision.action.numpy()
         step = environment.step(action)
         if step.done[0]:
-            return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=False)
-    return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=True)
+            break
+    if reel is not None:
+        reel.add(environment.picture())  # how it ended
+    return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=not step.done[0])
 
 
 def _to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:

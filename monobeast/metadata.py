@@ -17,7 +17,7 @@ from monobeast.config import Config
 
 FILE_NAME = "meta.json"
 # What is kept of a start when the run is gone on with.
-_HISTORY = ("start", "end", "state", "step", "command_line", "git_commit", "resumed_from_step", "changes")
+_HISTORY = ("start", "end", "state", "reason", "step", "command_line", "git_commit", "resumed_from_step", "changes")
 _PACKAGES = ("torch", "gymnasium", "ale-py", "numpy")
 
 

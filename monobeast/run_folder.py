@@ -3,11 +3,14 @@
 import datetime
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _LATEST = "latest"
+# What `is_held` takes it has given back by then.
+_LOCK_TRIES, _LOCK_WAIT_S = 5, 0.1
 
 
 def new_xpid() -> str:
@@ -72,15 +75,43 @@ def held(folder: Path) -> Iterator[None]:
 
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"--xpid {folder.name}: another process is training in {folder}") from None
-        except OSError:
-            pass  # a file system without locks
+        for tries_left in reversed(range(_LOCK_TRIES)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not tries_left:
+                    raise ValueError(f"--xpid {folder.name}: another process is training in {folder}") from None
+                time.sleep(_LOCK_WAIT_S)
+            except OSError:
+                break  # a file system without locks
         yield
     finally:
         os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool | None:
+    """Whether a process trains in `folder` now, by its lock; None where there are no locks to ask.
+
+    Takes the lock itself for a moment, shared, so that several may look at once.
+    """
+    if os.name != "posix":
+        return None
+    import fcntl
+
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def remove(folder: Path) -> None:

@@ -33,6 +33,7 @@ class Session:
         torch.set_num_threads(self.config.num_learner_threads)
         self.learner = Learner(prepared.network, self.config)
         self.save_failed = False
+        self.failure: str | None = None  # why the run failed, in a line
         self.num_resumes = self.restarts_before = 0
         if prepared.saved:
             self.learner.load_state_dict(prepared.saved["learner"])
@@ -62,15 +63,28 @@ class Session:
             state = "stopped"
         except (ActorsFailed, BadUpdates, Stalled) as failure:  # the learner is sound: what it learned is kept
             if self.stop.received is None:
+                self._note(failure)
                 logger.error("%s", failure)
             state = "failed" if self.stop.received is None else "stopped"
         except torch.cuda.OutOfMemoryError as error:
+            self._note(error)
             logger.error("%s\nThe GPU's memory is full: turn down --batch_size, --unroll_length or the network.", error)
             return "failed"
-        except Exception:
+        except Exception as error:
+            self._note(error)
             logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc())
             return "failed"
         return self._finish(state)
+
+    def _note(self, failure: Exception) -> None:
+        """Keeps in a line why the run failed; the whole of it is in the log."""
+        first, *others = str(failure).splitlines() or [""]
+        if not isinstance(failure, (ActorsFailed, BadUpdates, Stalled)):
+            first = f"{type(failure).__name__}: {first}"
+        elif first.endswith(":"):  # a traceback follows, whose lines are indented but for its exception's own
+            causes = [line for line in others if line[:1].strip() and not line.startswith("Traceback")]
+            first = " ".join([first, *causes[:1]])
+        self.failure = first
 
     def _loop(self, watch: StallWatch) -> None:
         """actors -> batch -> update -> weights -> actors."""
@@ -123,7 +137,8 @@ class Session:
             if self.log.last_step < self.learner.step:
                 self.log.write_row(self.learner, self.num_restarts)
             self._save()
-        except Exception:
+        except Exception as error:
+            self._note(error)
             logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())
             return "failed"
         return state

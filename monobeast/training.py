@@ -62,7 +62,8 @@ def run(prepared: Run) -> Result:
                 logger.info("stopped before the first update; nothing is kept")
                 run_folder.remove(folder)
             else:
-                metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return)
+                reason = {"reason": session.failure} if state == "failed" else {}
+                metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return, **reason)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
     torch.set_num_threads(threads_before)
     return Result(folder, state, step, mean_return, stop.received)

@@ -7,9 +7,10 @@ import torch
 
 from monobeast import environments
 from monobeast.config import Config
-from monobeast.evaluation import Episode, Player, play, summarize
+from monobeast.evaluation import Player, play
 from monobeast.networks import AgentInput, AgentOutput
 from monobeast.policy import LocalPolicy
+from monobeast.score import Episode, summarize
 
 
 class SpyNetwork(torch.nn.Module):
@@ -18,6 +19,9 @@ class SpyNetwork(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.seen = []
+
+    def for_acting(self):
+        return self
 
     def initial_state(self, batch_size):
         return (torch.zeros(1, batch_size, 1),)
@@ -35,7 +39,7 @@ def make_player(env, env_kwargs="{}", greedy=False, **settings):
     network = SpyNetwork()
     environment = environments.make(config, 1, [1])
     policy = LocalPolicy(network, None, seed=0, greedy=greedy)
-    return Player(Path(), config, environment, policy, step=0, seed=1), network
+    return Player(Path(), config, environment, policy, step=0, seed=1, num_actions=2), network
 
 
 def test_the_recurrent_state_is_carried_from_step_to_step():

@@ -6,6 +6,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from monobeast.config import Config
+from monobeast.environments.screen import EMULATOR_FRAMES_PER_SECOND, WithScreen
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"
 
@@ -87,3 +88,23 @@ def make_native(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[s
         reward_clipping=False,
         **arguments,
     )
+
+
+def make_with_screen(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
+    """As `make_native`; and `render` gives the games' screens in their own size and colors."""
+    height, width = _screen_size(spec.kwargs["game"])
+    in_color = {"img_height": height, "img_width": width, "grayscale": False, "stack_num": 1}
+    twin = make_native(config, spec, num_envs, env_kwargs | in_color)
+    frames_per_second = EMULATOR_FRAMES_PER_SECOND / config.frame_skip
+    return WithScreen(make_native(config, spec, num_envs, env_kwargs), twin, frames_per_second)
+
+
+def _screen_size(game: str) -> tuple[int, int]:
+    """Height and width: 210 and 160 of most games."""
+    import ale_py
+    from ale_py import roms
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else it introduces itself
+    ale = ale_py.ALEInterface()
+    ale.loadROM(str(roms.get_rom_path(game)))
+    return ale.getScreenDims()

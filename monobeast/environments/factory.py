@@ -10,11 +10,13 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from monobeast.config import Config
-from monobeast.environments.atari import check_kwargs, is_atari, make_native
+from monobeast.environments.atari import check_kwargs, is_atari, make_native, make_with_screen
 from monobeast.environments.registry import find_spec
 from monobeast.environments.single import make_single
 from monobeast.environments.spaces import Spaces, require_supported
 from monobeast.environments.vector import VectorEnvironment
+
+_PICTURES = "rgb_array"  # Gymnasium's name of the render mode that gives arrays
 
 # Settings that only ALE knows, with the values that are also true of an environment without them.
 _ATARI_ONLY = {
@@ -46,23 +48,28 @@ def resolve(config: Config) -> Config:
     return dataclasses.replace(config, **changes)
 
 
-def make(config: Config, num_envs: int, seeds: Sequence[int]) -> VectorEnvironment:
+def make(
+    config: Config, num_envs: int, seeds: Sequence[int], *, with_pictures: bool = False
+) -> VectorEnvironment:
     """Makes `num_envs` environments; what `config` leaves open is resolved.
 
     Args:
         config: the run's.
         num_envs: E.
         seeds: E ints in 0..2^31-1, used on the first reset.
+        with_pictures: whether `picture` can be asked for; it costs time in every step.
 
     Raises:
         ValueError: seeds of another number or range; no such environment; one that can't be made with these
-            settings, the environment's own exception being the cause; spaces that are not supported.
+            settings, the environment's own exception being the cause; spaces that are not supported; no pictures.
     """
     if len(seeds) != num_envs or not all(0 <= seed < 2**31 for seed in seeds):
         raise ValueError(f"seeds: expected {num_envs} ints in 0..2^31-1, got {list(seeds)}")
     config = resolve(config)
     spec = find_spec(config.env)
-    envs = _make_envs(config, spec, num_envs)
+    if with_pictures and not is_atari(spec):
+        _require_pictures(config, spec)
+    envs = _make_envs(config, spec, num_envs, with_pictures)
     try:
         require_supported(config.env, envs.single_observation_space, envs.single_action_space)
         # ALE takes an int32 array, SyncVectorEnv a list of Python ints.
@@ -92,16 +99,29 @@ def check(config: Config) -> Spaces:
     return Spaces(environment.observation_space, int(environment.action_space.n))
 
 
-def _make_envs(config: Config, spec: EnvSpec, num_envs: int) -> VectorEnv:
+def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool = False) -> VectorEnv:
     env_kwargs: dict[str, Any] = json.loads(config.env_kwargs)
     if is_atari(spec):
         check_kwargs(env_kwargs)
     try:
         if is_atari(spec):
-            return make_native(config, spec, num_envs, env_kwargs)
-        return make_single(spec, num_envs, env_kwargs)
+            make_atari = make_with_screen if with_pictures else make_native
+            return make_atari(config, spec, num_envs, env_kwargs)
+        return make_single(spec, num_envs, env_kwargs | ({"render_mode": _PICTURES} if with_pictures else {}))
     except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: making it failed with {_described(error)}") from error
+
+
+def _require_pictures(config: Config, spec: EnvSpec) -> None:
+    """Raises ValueError unless the environment can show itself; not left to its own words, of which there are many."""
+    envs = _make_envs(config, spec, 1)
+    modes = envs.metadata.get("render_modes") or []
+    envs.close()
+    if _PICTURES not in modes:
+        raise ValueError(
+            f"{_named(config)}: has no pictures, since its render modes ({', '.join(map(str, modes)) or 'none'}) "
+            f"lack {_PICTURES}"
+        )
 
 
 def _refuse_atari_only(config: Config) -> None:

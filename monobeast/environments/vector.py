@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from monobeast.environments import state
 from monobeast.environments.spaces import from_zero
 
+_USUAL_FRAMES_PER_SECOND = 30.0  # Gymnasium's own, where an environment names none
 _UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost against it
 
 
@@ -108,6 +110,25 @@ class VectorEnvironment:
             episode_return=self._return.copy(),
             episode_length=self._length.copy(),
         )
+
+    @property
+    def frames_per_second(self) -> float:
+        """Steps in a second of the game as a person would play it."""
+        return float(self._envs.metadata.get("render_fps") or _USUAL_FRAMES_PER_SECOND)
+
+    def picture(self) -> np.ndarray:
+        """What a person would see of the first environment: uint8 [height, width, 3]; valid until the next call.
+
+        Raises:
+            ValueError: its `render` lacks a package, or gives something else.
+        """
+        try:
+            image = np.asarray((self._envs.render() or [None])[0])
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise ValueError(f"the environment's pictures need a package: {error}") from error
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
+            raise ValueError(f"render: expected uint8 [height, width, 3], got {image.dtype} {list(image.shape)}")
+        return image
 
     def require_savable(self, env_id: str) -> None:
         """Raises ValueError, naming what stands in the way, unless `get_state` can be had."""

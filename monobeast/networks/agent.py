@@ -1,6 +1,6 @@
 """The agent: a torso of any kind, an LSTM if asked for, and the two heads."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,8 +61,8 @@ class AgentNetwork(nn.Module):
         self.num_actions = num_actions
         self.torso = torso
         core_size = torso.num_features + num_actions + 1
-        self.lstm = LSTM(core_size, LSTM_SIZE) if use_lstm else None
-        head_size = LSTM_SIZE if use_lstm else core_size
+        self.lstm = self._make_lstm(core_size) if use_lstm else None
+        head_size = core_size if self.lstm is None else self.lstm.hidden_size
         # Small, so that training starts from a nearly uniform policy.
         self.policy = initialize(nn.Linear(head_size, num_actions), gain=0.01)
         self.baseline = initialize(nn.Linear(head_size, 1), gain=1.0)
@@ -71,7 +71,7 @@ class AgentNetwork(nn.Module):
         """Returns the zero state: float32 (hidden, cell), each [L, B, H]; the empty tuple without LSTM."""
         if self.lstm is None:
             return ()
-        shape = (1, batch_size, LSTM_SIZE)
+        shape = (self.lstm.num_layers, batch_size, self.lstm.hidden_size)
         return self.policy.weight.new_zeros(shape), self.policy.weight.new_zeros(shape)
 
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
@@ -84,6 +84,10 @@ class AgentNetwork(nn.Module):
                 core, core_state = self.lstm(core, inputs.is_first, core_state)
         with torch.autocast(device_type, enabled=False):
             return AgentOutput(self.policy(core), self.baseline(core).squeeze(-1), core_state)
+
+    def _make_lstm(self, input_size: int) -> Any:
+        """A module as `LSTM` is."""
+        return LSTM(input_size, LSTM_SIZE)
 
     def _what_led_here(self, inputs: AgentInput) -> Tensor:
         """Returns last action, one-hot, and last reward, clipped to [-1, 1], all zero where is_first: [T, B, A + 1]."""
@@ -100,15 +104,26 @@ class LSTM(nn.Module):
     The input's share of the gates is one matrix product for all steps; only the hidden state's share waits for the step
     before. On a CPU that is faster than `nn.LSTM` step by step, and about as fast as `nn.LSTM` on the stretches between
     the beginnings of episodes, which a GPU would have to be asked for and waited for.
+
+    Args:
+        input_size: Of a step's input.
+        hidden_size: H.
+        has_two_biases: Whether the hidden state's share has a bias too, as in `nn.LSTM`. It adds nothing but doubles
+            the bias's steps.
     """
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+    num_layers = 1
+
+    def __init__(self, input_size: int, hidden_size: int, has_two_biases: bool = False) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         self.from_input = nn.Linear(input_size, 4 * hidden_size)
-        self.from_hidden = nn.Linear(hidden_size, 4 * hidden_size, bias=False)
+        self.from_hidden = nn.Linear(hidden_size, 4 * hidden_size, bias=has_two_biases)
         for gate in (*self.from_input.weight.chunk(4), *self.from_hidden.weight.chunk(4)):
             nn.init.orthogonal_(gate)
-        nn.init.zeros_(self.from_input.bias)
+        for part in (self.from_input, self.from_hidden):
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
         # As TensorFlow's cell, and so the paper's, adds it: with 0, an untrained cell loses half its content each step.
         nn.init.ones_(self.from_input.bias.chunk(4)[1])
 

@@ -3,10 +3,13 @@
 from gymnasium.spaces import Box, Discrete, Space
 
 from monobeast.networks.agent import AgentNetwork
+from monobeast.networks.torchbeast import TorchBeastNetwork
 from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, VectorTorso
 
 # Enough for a stack of ten color frames, and fewer than the rows of any screen.
 MAX_CHANNELS = 32
+
+KINDS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 
 
 def make_network(
@@ -24,8 +27,9 @@ def make_network(
     Args:
         observation_space: Box, or Discrete, which becomes one-hot.
         num_actions: A.
-        network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", or "auto": shallow for what
-            can be an image of at least 36x36, mlp for everything else.
+        network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", "torchbeast" (see
+            `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, mlp for everything
+            else.
         use_lstm: whether an LSTM stands between the features and the heads.
         precision: "float32" or "bfloat16"; see `AgentNetwork`.
 
@@ -35,14 +39,15 @@ def make_network(
     Raises:
         ValueError: the network is unknown or doesn't fit the space; the message names both and what would fit.
     """
-    if network not in ("auto", "shallow", "deep", "mlp"):
-        raise ValueError(f"--network {network}: must be one of auto, shallow, deep, mlp")
+    if network not in KINDS:
+        raise ValueError(f"--network {network}: must be one of {', '.join(KINDS)}")
     if not isinstance(observation_space, Box | Discrete):
         raise ValueError(
             f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
-    return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm, precision)
+    kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
+    return kind(_make_torso(observation_space, network), num_actions, use_lstm, precision)
 
 
 def choose_network(observation_space: Space, network: str) -> str:
@@ -60,11 +65,13 @@ def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso
         return VectorTorso(space)
     axes = _image_axes(space, network)
     height, width = (shape[axis] for axis in axes[-2:])
-    if network == "shallow" and min(height, width) < MIN_SHALLOW_SIZE:
+    if network != "deep" and min(height, width) < MIN_SHALLOW_SIZE:
         raise ValueError(
-            f"--network shallow: observations of shape {shape} are images of {height}x{width}, and its convolutions "
+            f"--network {network}: observations of shape {shape} are images of {height}x{width}, and its convolutions "
             f"need {MIN_SHALLOW_SIZE}x{MIN_SHALLOW_SIZE}; use --network mlp"
         )
+    if network == "torchbeast":
+        return ImageTorso(shape, axes, "shallow", less_mean=False)
     return ImageTorso(shape, axes, network)
 
 

@@ -21,10 +21,12 @@ class ImageTorso(nn.Module):
         axes: the observation's axes, channels before height and width; gray images have no channels, stacked color
             images have two axes for them, which become one.
         network: "shallow" or "deep".
+        less_mean: Whether each image is taken less its mean.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], network: str) -> None:
+    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], network: str, less_mean: bool = True) -> None:
         super().__init__()
+        self.less_mean = less_mean
         self.order = (0, *(1 + axis for axis in axes))
         height, width = (shape[axis] for axis in axes[-2:])
         self.image_shape = (math.prod(shape) // (height * width), height, width)
@@ -43,7 +45,8 @@ class ImageTorso(nn.Module):
         # Unlike the paper and TorchBeast: less their mean. On a screen of nearly one color all weights of a filter have
         # nearly one gradient; a few steps along it turn the whole screen's response negative, and the filter is dead:
         # on Pong 29 of 32 within 300,000 steps, none without the mean (docs/results.md).
-        images = images - images.mean((1, 2, 3), keepdim=True)
+        if self.less_mean:
+            images = images - images.mean((1, 2, 3), keepdim=True)
         return self.relu(self.fully_connected(self.convolutions(images).flatten(1)))
 
 

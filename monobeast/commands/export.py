@@ -1,0 +1,56 @@
+"""`monobeast export`: the network of a run as a file for other programs."""
+
+import argparse
+from pathlib import Path
+
+from monobeast.config import Config
+from monobeast.recorded_run import find_folder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the flags of this command."""
+    parser.description = (
+        "Writes the network of a run's checkpoint. An ONNX file holds one step: observation, is_first, last_action, "
+        "last_reward, each [1, B, ...], and with LSTM hidden and cell go in; policy_logits, baseline, and with LSTM "
+        "next_hidden and next_cell come out."
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of a run, or its name in savedir")
+    parser.add_argument("--onnx", metavar="FILE", help="write an ONNX file, in float32")
+    parser.add_argument("--state_dict", metavar="FILE", help="write the weights by name, for torch.load")
+    parser.add_argument(
+        "--savedir", default=Config.savedir, metavar="STR", help="folder of all runs (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes what was asked for.
+
+    Raises:
+        ValueError: nothing was asked for, the run has no checkpoint, or a file cannot be written.
+    """
+    wanted = {flag: getattr(arguments, flag) for flag in ("onnx", "state_dict") if getattr(arguments, flag) is not None}
+    if not wanted:
+        raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
+    for flag, file in wanted.items():
+        if not Path(file).expanduser().absolute().parent.is_dir():
+            raise ValueError(f"--{flag} {file}: there is no such folder")
+    folder = find_folder(arguments.run, arguments.savedir).resolve()
+    from monobeast import checkpoint, environments, evaluation, onnx_file
+
+    if arguments.onnx is not None:
+        onnx_file.require_writer(arguments.onnx)
+    content = checkpoint.load(folder)
+    config = checkpoint.read_config(content, folder)
+    spaces = environments.check(config)
+    network = evaluation.load_network(content, folder, config, spaces, precision="float32")
+    step = content["learner"]["step"]
+    if arguments.onnx is not None:
+        description = {"env": config.env, "step": str(step), "run": folder.name}
+        onnx_file.write(Path(arguments.onnx).expanduser(), network, spaces, description)
+    if arguments.state_dict is not None:
+        import torch
+
+        torch.save(network.state_dict(), Path(arguments.state_dict).expanduser())
+    for file in wanted.values():
+        print(f"wrote {file}: {config.env}, trained for {step:,} steps")
+    return 0

@@ -1,0 +1,39 @@
+"""`monobeast import-torchbeast`: a checkpoint of TorchBeast's MonoBeast becomes a run."""
+
+import argparse
+from pathlib import Path
+
+from monobeast.config import Config
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the flags of this command."""
+    parser.description = (
+        "Makes a run of a checkpoint of TorchBeast's MonoBeast, with or without LSTM: test plays it, and train "
+        "--resume goes on with it. Weights and optimizer are taken exactly; docs/from_torchbeast.md says what else "
+        "differs."
+    )
+    parser.add_argument("file", metavar="FILE", help="model.tar in the folder of a MonoBeast run")
+    parser.add_argument("--xpid", required=True, metavar="STR", help="name of the new run's folder in savedir")
+    parser.add_argument(
+        "--savedir", default=Config.savedir, metavar="STR", help="folder of all runs (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Converts, and says what came of it.
+
+    Raises:
+        ValueError: the file is none that can be converted, or the name is in use.
+    """
+    Config(xpid=arguments.xpid)  # refused before the seconds that torch takes to import
+    from monobeast import torchbeast_checkpoint
+
+    found = torchbeast_checkpoint.read(Path(arguments.file).expanduser())
+    folder, config, step = torchbeast_checkpoint.save_as_run(found, arguments.savedir, arguments.xpid)
+    network = "with LSTM" if config.use_lstm else "without LSTM"
+    print(f"{config.env}, {network}, at step {step:,} of {config.total_steps:,}; the run is in {folder}")
+    if not found.optimizer or not found.optimizer["state"]:
+        print("the file holds no state of the optimizer: on --resume it begins anew")
+    print(f"train --resume --xpid {arguments.xpid} goes on with {config.num_actors} actors, or as --num_actors says")
+    return 0

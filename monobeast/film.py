@@ -1,0 +1,83 @@
+"""A film: the pictures of one episode as an mp4, in their own colors and at the game's own speed."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+# Color is stored for two by two pixels, so that the small screens of old games would lose theirs unless enlarged.
+_LEAST_HEIGHT = 400
+_QUALITY = 8  # of 0 to 10
+# Said in the file, since players guess it by the size of the picture: otherwise greens and reds shift.
+_COLORS = "bt709"
+
+
+def require_writer(path: str) -> None:
+    """Raises ValueError, with the line that installs it, unless there is a program that writes films to `path`."""
+    try:
+        import imageio_ffmpeg
+
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        install = "python -m pip install imageio-ffmpeg"
+        raise ValueError(f"--video {path}: needs imageio-ffmpeg ({reason}): {install}") from None
+
+
+class Film:
+    """Writes one film; a context manager. The file gets its name when the film is whole.
+
+    Args:
+        path: Of the mp4; one that is there is replaced.
+        frames_per_second: Pictures in a second.
+    """
+
+    def __init__(self, path: Path, frames_per_second: float) -> None:
+        self._path = path
+        self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")  # the suffix tells ffmpeg the format
+        self._frames_per_second = frames_per_second
+        self._writer: Generator[None, Any, None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.close()  # waits for ffmpeg
+            if kind is None:
+                os.replace(self._partial, self._path)
+            else:
+                self._partial.unlink(missing_ok=True)
+
+    def add(self, picture: np.ndarray) -> None:
+        """Adds a picture, uint8 [height, width, 3]; all of a film are of one size.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._writer is None:
+            self._writer = self._open(*picture.shape[:2])
+        self._writer.send(np.ascontiguousarray(picture))
+
+    def _open(self, height: int, width: int) -> Generator[None, Any, None]:
+        import imageio_ffmpeg
+
+        factor = -(-_LEAST_HEIGHT // height)
+        enlarged = f"scale=iw*{factor}:ih*{factor}:flags=neighbor:out_color_matrix={_COLORS}"
+        even = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # as the format wants it
+        colors = ("-colorspace", _COLORS, "-color_primaries", _COLORS, "-color_trc", _COLORS)
+        writer = imageio_ffmpeg.write_frames(
+            str(self._partial),
+            (width, height),
+            fps=self._frames_per_second,
+            quality=_QUALITY,
+            codec="libx264",
+            macro_block_size=1,  # else it would stretch the picture to a multiple of 16
+            ffmpeg_log_level="error",
+            output_params=["-vf", f"{enlarged},{even}", *colors],
+        )
+        writer.send(None)
+        return writer

@@ -1,0 +1,103 @@
+"""A network as an ONNX file: one step of the agent, for programs that have no PyTorch."""
+
+import logging
+import os
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from monobeast.environments import Spaces
+from monobeast.networks import AgentInput, AgentNetwork
+
+_INPUTS = AgentInput._fields
+_STATE = ("hidden", "cell")
+_OUTPUTS = ("policy_logits", "baseline")
+_NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never changes
+
+
+class _Step(nn.Module):
+    """The network, called with tensors alone."""
+
+    def __init__(self, network: AgentNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(
+        self,
+        observation: Tensor,
+        is_first: Tensor,
+        last_action: Tensor,
+        last_reward: Tensor,
+        hidden: Tensor | None = None,
+        cell: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        state = () if hidden is None or cell is None else (hidden, cell)
+        output = self.network(AgentInput(observation, is_first, last_action, last_reward), state)
+        return (output.policy_logits, output.baseline, *output.core_state)
+
+
+def require_writer(path: str) -> None:
+    """Raises ValueError, with the line that installs it, unless there is what writes ONNX files to `path`."""
+    try:
+        import onnxscript  # noqa: F401  # torch's exporter needs it, and says so late
+    except ImportError as error:
+        raise ValueError(f"--onnx {path}: needs onnxscript ({error}): python -m pip install onnx onnxscript") from None
+
+
+def write(path: Path, network: AgentNetwork, spaces: Spaces, description: dict[str, str]) -> None:
+    """Writes one step of the network, T = 1, for any number of columns B.
+
+    Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
+    before the first step. Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`.
+
+    Args:
+        path: Of the file; one that is there is replaced.
+        network: On the CPU, in float32.
+        spaces: What it was made for.
+        description: Texts that the file carries as metadata.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    state_names = _STATE if network.lstm is not None else ()
+    example = (*_make_inputs(spaces), *network.initial_state(_NUM_COLUMNS))
+    columns = torch.export.Dim("batch", min=1)
+    exporter = logging.getLogger("torch.onnx")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)  # it warns of packages that nothing here needs
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                _Step(network).eval(),
+                example,
+                dynamo=True,
+                verbose=False,
+                dynamic_shapes=tuple({1: columns} for _ in example),
+                input_names=[*_INPUTS, *state_names],
+                output_names=[*_OUTPUTS, *(f"next_{name}" for name in state_names)],
+            )
+    finally:
+        exporter.setLevel(level)
+    assert program is not None
+    program.model.metadata_props.update(description)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        program.save(str(partial), external_data=False)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _make_inputs(spaces: Spaces) -> AgentInput:
+    """Tensors of the right types and shapes, all zero."""
+    sample = torch.as_tensor(spaces.observation.sample())
+    shape = (1, _NUM_COLUMNS)
+    return AgentInput(
+        observation=torch.zeros(*shape, *sample.shape, dtype=sample.dtype),
+        is_first=torch.zeros(shape, dtype=torch.bool),
+        last_action=torch.zeros(shape, dtype=torch.int64),
+        last_reward=torch.zeros(shape),
+    )

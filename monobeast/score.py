@@ -1,0 +1,114 @@
+"""A score: what an agent reached in the episodes of a test, and what changes what that means."""
+
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from monobeast.atari_scores import human_normalized, reference_scores
+from monobeast.config import Config
+from monobeast.csv_file import CsvFile
+from monobeast.environments.atari import is_atari
+from monobeast.environments.registry import find_spec
+
+
+EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
+
+
+class Episode(NamedTuple):
+    """One game played."""
+
+    episode_return: float
+    length: int  # agent steps
+    is_capped: bool  # cut off at `--max_episode_steps`, so the return is that of a part
+
+
+class EpisodeTable:
+    """A CSV file with a row of every episode, there as soon as the episode has ended. A context manager.
+
+    Args:
+        path: Of the file, which is begun anew; None for no file.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._num_rows = 0
+        self._file = None
+        if path is not None:
+            try:
+                self._file = CsvFile(Path(path).expanduser(), EPISODE_COLUMNS)
+            except OSError as error:
+                raise ValueError(f"--save_episodes {path}: cannot be written: {error.strerror}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, episode: Episode) -> None:
+        self._num_rows += 1
+        if self._file is not None:
+            self._file.write((self._num_rows, episode.episode_return, episode.length, int(episode.is_capped)))
+            self._file.flush()
+
+
+def summarize(episodes: list[Episode], env: str = "") -> str:
+    """Mean, standard deviation, minimum and maximum of the returns, and how many episodes were cut off.
+
+    Args:
+        episodes: At least one.
+        env: Id of the environment; for an Atari game the mean is also set beside a human's.
+    """
+    returns = [episode.episode_return for episode in episodes]
+    deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
+    text = (
+        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {np.mean(returns):.2f}, "
+        f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
+    )
+    num_capped = sum(episode.is_capped for episode in episodes)
+    text += f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else ""
+    return text + (f"; {_compare(env, float(np.mean(returns)))}" if _game(env) else "")
+
+
+def describe_conditions(config: Config, num_actions: int, seed: int) -> str:
+    """What the score hangs on beside the agent: how actions are chosen and, for Atari, what is played.
+
+    Args:
+        config: Resolved.
+        num_actions: A.
+        seed: Of the games and of the sampling.
+    """
+    how = "the most probable action" if config.greedy else "actions sampled from the policy"
+    parts = [f"{how}, seed {seed}"]
+    if _game(config.env):
+        parts += [
+            f"sticky actions {config.sticky_actions:g}",
+            f"{'full' if config.full_action_space else 'minimal'} set of {num_actions} actions",
+            f"0 to {config.noop_max} no-ops",
+            f"frame skip {config.frame_skip}",
+            f"at most {config.max_episode_frames:,} frames",
+            "a lost life does not end the episode",
+        ]
+    parts += [f"env_kwargs {config.env_kwargs}"] if config.env_kwargs != "{}" else []
+    return ", ".join(parts)
+
+
+def _game(env: str) -> str | None:
+    """ALE's name of an Atari game; None of any other environment."""
+    if not env:
+        return None
+    spec = find_spec(env)
+    return spec.kwargs["game"] if is_atari(spec) else None
+
+
+def _compare(env: str, score: float) -> str:
+    game = _game(env) or ""
+    if game not in reference_scores():
+        return f"no human score is known for {game}"
+    references = reference_scores()[game]
+    scale = f"0 is random play ({references.random:g}), 100 a human ({references.human:g})"
+    return f"human-normalized {human_normalized(game, score):.1f} %: {scale}"

@@ -1,0 +1,181 @@
+"""Checkpoints of TorchBeast's MonoBeast, `model.tar`, as runs of this package.
+
+All that AtariNet computes, `TorchBeastNetwork` computes from the same numbers: layers are renamed, and the columns that
+meet last action and last reward change places, since there the reward comes first. What the optimizer remembers of a
+weight moves with it.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from monobeast import checkpoint, environments, run_folder, seeding
+from monobeast.config import Config
+from monobeast.learner import Learner
+from monobeast.metadata import Metadata
+from monobeast.networks import make_network
+
+# AtariNet's modules and those of `TorchBeastNetwork`.
+_MODULES = {
+    "conv1": "torso.convolutions.0",
+    "conv2": "torso.convolutions.2",
+    "conv3": "torso.convolutions.4",
+    "fc": "torso.fully_connected",
+    "policy": "policy",
+    "baseline": "baseline",
+}
+# Parameters of `nn.LSTM` and those of a layer of ours.
+_LSTM_PARTS = {"ih": "from_input", "hh": "from_hidden"}
+
+# Flags that mean the same here. The threads of its learner do not, and the name and place of the run are new.
+_FLAGS = (
+    *("env", "total_steps", "num_actors", "num_buffers", "batch_size", "unroll_length", "use_lstm"),
+    *("discounting", "baseline_cost", "entropy_cost", "reward_clipping"),
+    *("learning_rate", "alpha", "momentum", "epsilon", "grad_norm_clipping"),
+)
+
+
+class TorchBeastCheckpoint(NamedTuple):
+    """What is read of a `model.tar`."""
+
+    path: Path
+    flags: dict[str, Any]
+    weights: dict[str, Tensor]  # by AtariNet's names, in their order
+    optimizer: dict[str, Any] | None  # state of its RMSProp; None where the file has none
+    num_updates: int
+
+
+def read(path: Path) -> TorchBeastCheckpoint:
+    """Reads a `model.tar`, of any version of PyTorch, without running code that may be in it.
+
+    Raises:
+        ValueError: it is not there, or is none of MonoBeast's AtariNet; the message names the path.
+    """
+    if not path.is_file():
+        raise ValueError(f"no checkpoint at {path}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file may raise anything
+        raise ValueError(f"{path} cannot be read: {(str(error).splitlines() or [repr(error)])[0]}") from error
+    content = content if isinstance(content, dict) else {}
+    weights, flags = content.get("model_state_dict"), content.get("flags")
+    if not isinstance(weights, dict) or not isinstance(flags, dict) or "env" not in flags:
+        raise ValueError(f"{path} is no checkpoint of MonoBeast: it lacks model_state_dict, or flags with an env")
+    missing = [name for name in _MODULES if f"{name}.weight" not in weights]
+    if missing:
+        raise ValueError(f"{path} is not of MonoBeast's AtariNet: it has no layer {missing[0]}")
+    num_updates = int(content.get("scheduler_state_dict", {}).get("last_epoch", 0))
+    return TorchBeastCheckpoint(path, flags, weights, content.get("optimizer_state_dict"), num_updates)
+
+
+def save_as_run(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> tuple[Path, Config, int]:
+    """Makes a run of it, which `test` plays and `train --resume` goes on with.
+
+    Returns:
+        Its folder, settings and agent steps.
+
+    Raises:
+        ValueError: a flag or a layer that does not fit here, or a name in use; nothing is left behind then.
+    """
+    config = _read_config(found, savedir, xpid)
+    learner = _make_learner(found, config)
+    folder = run_folder.create(savedir, xpid)
+    try:
+        with run_folder.held(folder):
+            checkpoint.save(folder, _make_content(config, learner))
+            is_complete = learner.step >= config.total_steps
+            metadata = Metadata(folder, dataclasses.replace(config, device="cpu"))
+            metadata.finish("complete" if is_complete else "stopped", step=learner.step)
+    except BaseException:
+        run_folder.remove(folder)
+        raise
+    return folder, config, learner.step
+
+
+def convert_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """AtariNet's parameters, or anything that belongs to each of them, by the names and in the order of ours."""
+    num_actions = weights["policy.bias"].numel()
+    has_lstm = any(name.startswith("core.") for name in weights)
+    see_what_led_here = ("core.weight_ih_l0",) if has_lstm else ("policy.weight", "baseline.weight")
+    converted = {}
+    for name, tensor in weights.items():
+        if name in see_what_led_here:
+            features, reward, actions = tensor.split([tensor.shape[1] - 1 - num_actions, 1, num_actions], dim=1)
+            tensor = torch.cat([features, actions, reward], dim=1)
+        converted[_rename(name)] = tensor
+    return converted
+
+
+def _rename(name: str) -> str:
+    if lstm := re.fullmatch(r"core\.(weight|bias)_(ih|hh)_l(\d)", name):
+        kind, part, layer = lstm.groups()
+        return f"lstm.layers.{layer}.{_LSTM_PARTS[part]}.{kind}"
+    module, _, kind = name.rpartition(".")
+    return f"{_MODULES.get(module, module)}.{kind}"
+
+
+def _read_config(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> Config:
+    settings = {name: found.flags[name] for name in _FLAGS if found.flags.get(name) is not None}
+    settings["use_lstm"] = any(name.startswith("core.") for name in found.weights)
+    settings |= {"preset": "torchbeast", "network": "torchbeast", "seed": seeding.draw_seed()}
+    try:
+        return environments.resolve(Config(**settings | {"savedir": savedir, "xpid": xpid}))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{found.path}: {error}") from error
+
+
+def _make_learner(found: TorchBeastCheckpoint, config: Config) -> Learner:
+    """A learner that stands where TorchBeast's stood."""
+    spaces = environments.check(config)
+    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
+    weights = convert_weights(found.weights)
+    _require_equal_shapes(found.path, weights, network.state_dict(), config.env)
+    network.load_state_dict(weights)
+    learner = Learner(network, config)
+    state = learner.state_dict() | {
+        "step": found.num_updates * (config.unroll_length or 0) * (config.batch_size or 0),
+        "num_updates": found.num_updates,
+    }
+    _fill_optimizer(state["optimizer"], found, [name for name, _ in network.named_parameters()])
+    learner.load_state_dict(state)
+    return learner
+
+
+def _require_equal_shapes(path: Path, found: dict[str, Tensor], own: dict[str, Tensor], env: str) -> None:
+    for name in (*own, *found):
+        shapes = [list(state[name].shape) if name in state else "not there" for state in (found, own)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{path}: {name} is {shapes[0]}, and for {env} must be {shapes[1]}")
+
+
+def _fill_optimizer(own: dict[str, Any], found: TorchBeastCheckpoint, own_names: list[str]) -> None:
+    """Puts what TorchBeast's RMSProp remembers into `own`, the state of an optimizer that has not stepped yet."""
+    if found.optimizer is None or not found.optimizer["state"]:
+        return
+    keys = found.optimizer["param_groups"][0]["params"]  # numbers of parameters, or once their addresses
+    remembered = [found.optimizer["state"][key] for key in keys]
+    for entry in ("square_avg", "momentum_buffer"):
+        if entry in remembered[0]:
+            tensors = [each[entry] for each in remembered]
+            converted = convert_weights(dict(zip(found.weights, tensors, strict=True)))
+            for number, name in enumerate(own_names):
+                if entry in own["state"][number]:
+                    own["state"][number][entry] = converted[name].clone()
+    for number in range(len(own_names)):
+        own["state"][number]["step"] = torch.tensor(float(found.num_updates))
+
+
+def _make_content(config: Config, learner: Learner) -> dict[str, Any]:
+    """As a session saves it. Nobody counted episodes; there were no reset steps."""
+    log = {"step": learner.step, "environment_steps": learner.step, "seconds": 0.0}
+    return {
+        "config": dataclasses.asdict(config),
+        "learner": learner.state_dict(),
+        "log": log | {"num_episodes": 0, "recent_returns": []},
+        "actor_restarts": 0,
+        "num_resumes": 0,
+    }
