@@ -114,9 +114,8 @@ def make_actor(task: ActorTask) -> Actor:
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
     environment = environments.make(config, config.envs_per_actor, seeds)
     with torch.random.fork_rng(devices=[]):  # its first weights are never used; random numbers stay the caller's
-        network = make_network(
-            task.spaces.observation, task.spaces.num_actions, config.network, config.use_lstm, config.precision
-        )
+        shapes = task.spaces.observation, task.spaces.num_actions
+        network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
     sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
     return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
 

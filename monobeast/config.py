@@ -107,6 +107,7 @@ class Config:
     network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
+    memory_format: str = _flag("channels_last", "network", "how convolutions find images in memory: channels_last, the faster on a CPU, or contiguous: channels first", choices=("channels_last", "contiguous"))
 
     frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
     noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)

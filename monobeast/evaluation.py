@@ -53,9 +53,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     config = _merge(trained, asked, chosen)
     spaces = environments.check(config)
-    network = make_network(
-        spaces.observation, spaces.num_actions, trained.network, trained.use_lstm, trained.precision
-    )
+    shapes = spaces.observation, spaces.num_actions
+    network = make_network(*shapes, trained.network, trained.use_lstm, trained.precision, trained.memory_format)
     try:
         network.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:

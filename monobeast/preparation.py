@@ -70,9 +70,8 @@ def _choose(config: Config, spaces: Spaces) -> Config:
 def _initialize_network(config: Config, spaces: Spaces) -> AgentNetwork:
     with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
         torch.manual_seed(seeding.network_seed(config.seed))
-        return make_network(
-            spaces.observation, spaces.num_actions, config.network, config.use_lstm, config.precision
-        )
+        shapes = spaces.observation, spaces.num_actions
+        return make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
 
 
 def _check_weights(network: AgentNetwork, saved: dict[str, Any], config: Config) -> None:

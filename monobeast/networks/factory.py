@@ -15,6 +15,7 @@ def make_network(
     network: str = "auto",
     use_lstm: bool = False,
     precision: str = "float32",
+    memory_format: str = "channels_last",
 ) -> AgentNetwork:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
@@ -28,6 +29,7 @@ def make_network(
             can be an image of at least 36x36, mlp for everything else.
         use_lstm: whether an LSTM stands between the features and the heads.
         precision: "float32" or "bfloat16"; see `AgentNetwork`.
+        memory_format: "channels_last" or "contiguous"; see `ImageTorso`.
 
     Returns:
         The network, on the CPU.
@@ -42,7 +44,7 @@ def make_network(
             f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
-    return AgentNetwork(_make_torso(observation_space, network), num_actions, use_lstm, precision)
+    return AgentNetwork(_make_torso(observation_space, network, memory_format), num_actions, use_lstm, precision)
 
 
 def choose_network(observation_space: Space, network: str) -> str:
@@ -53,7 +55,7 @@ def choose_network(observation_space: Space, network: str) -> str:
     return "shallow" if len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE else "mlp"
 
 
-def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso:
+def _make_torso(space: Box | Discrete, network: str, memory_format: str) -> ImageTorso | VectorTorso:
     shape = space.shape
     network = choose_network(space, network)
     if network == "mlp":
@@ -65,7 +67,7 @@ def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso
             f"--network shallow: observations of shape {shape} are images of {height}x{width}, and its convolutions "
             f"need {MIN_SHALLOW_SIZE}x{MIN_SHALLOW_SIZE}; use --network mlp"
         )
-    return ImageTorso(shape, axes, network)
+    return ImageTorso(shape, axes, network, memory_format)
 
 
 def _image_axes(space: Box | Discrete, network: str) -> tuple[int, ...]:
