@@ -105,7 +105,7 @@ class Learner:
         self.step = 0  # rows given to updates, T * B each; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
-        self._optimizer = _make_optimizer(list(network.parameters()), config)
+        self._optimizer = make_optimizer(list(network.parameters()), config)
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
@@ -205,7 +205,7 @@ class Learner:
         self._num_bad.fill_(state["num_bad_updates"])
 
 
-def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
+def make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
     """An optimizer whose state is there from the start, so that even the first update can be undone."""
     return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
 

@@ -29,7 +29,8 @@ class ImageTorso(nn.Module):
         self, shape: tuple[int, ...], axes: tuple[int, ...], network: str, memory_format: str = "channels_last"
     ) -> None:
         super().__init__()
-        self.memory_format = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}[memory_format]
+        formats = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+        self.memory_format = formats[memory_format]
         self.order = (0, *(1 + axis for axis in axes))
         height, width = (shape[axis] for axis in axes[-2:])
         self.image_shape = (math.prod(shape) // (height * width), height, width)
