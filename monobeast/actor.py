@@ -1,5 +1,6 @@
 """One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
 
+import time
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.networks import AgentInput, make_network
 from monobeast.policy import LocalPolicy
-from monobeast.queues import ActorFailure, SlotQueue
+from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
 from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
 
@@ -132,9 +133,12 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue
     try:
         actor = make_actor(task)
         columns = task.config.envs_per_actor
+        end = time.perf_counter()
         while isinstance(slot := free_queue.get(), int):
+            start, last_end = time.perf_counter(), end
             actor.unroll(store.columns(slot * columns, (slot + 1) * columns))
-            if not full_queue.put(slot):
+            end = time.perf_counter()
+            if not full_queue.put(FilledSlot(slot, start - last_end, end - start)):
                 break
     except BaseException:  # an environment may also call sys.exit
         full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))

@@ -1,5 +1,6 @@
 """One update: from a batch of rollouts to new weights."""
 
+import time
 from typing import Any, NamedTuple
 
 import torch
@@ -102,6 +103,7 @@ class Learner:
     def __init__(self, network: AgentNetwork, config: Config) -> None:
         self.network = network
         self.num_updates = 0
+        self.copying_s = 0.0  # this process's time to bring batches to the device
         self.step = 0  # rows given to updates, T * B each; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
@@ -136,7 +138,9 @@ class Learner:
         Returns:
             Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
+        start = time.perf_counter()
         batch = self._to_device(batch)
+        self.copying_s += time.perf_counter() - start
         lags = self.num_updates - batch.policy_version
         result = compute_loss(self.network, batch, self._config)
         self._optimizer.zero_grad()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from monobeast import bad_batch, checkpoint, continuation, run_folder, seeding
+from monobeast import bad_batch, bottleneck, checkpoint, continuation, machine, run_folder, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
+from monobeast.bottleneck import ShareMeter, Times
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.logs import RunLog, logger
@@ -18,6 +19,7 @@ from monobeast.rollouts import Rollout
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.weights import SharedWeights
 
+_LEAST_MEASURED_S = 5.0  # before it is said what bound a run
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
 
 
@@ -32,6 +34,7 @@ class Session:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         self.learner = Learner(prepared.network, self.config)
+        self.meter = ShareMeter()
         self.save_failed = False
         self.num_resumes = self.restarts_before = 0
         if prepared.saved:
@@ -82,6 +85,7 @@ class Session:
             else:
                 watch.feed()
                 statistics = self.learner.update(batch)
+                self.meter.start(self._times())
                 self.weights.publish(self.learner.network.parameters())
                 self.log.record(batch, statistics, self.learner.step)
                 if self.config.device == "cpu" or self.log.is_due:  # elsewhere a look would wait for the device
@@ -90,12 +94,26 @@ class Session:
                     run_folder.link_latest(self.folder)
             now = time.monotonic()
             if self.log.is_due or self.learner.step >= self.config.total_steps:
-                self.log.write_row(self.learner, self.num_restarts, batch)
+                self._write_row(batch)
             if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
                 self._save_or_say_why_not()
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
                 break
+
+    def advise(self) -> str | None:
+        """What bound the run and what to change, in a line; None where it was too short to tell."""
+        shares, measured_s = self.meter.total()
+        if measured_s < _LEAST_MEASURED_S:
+            return None
+        return bottleneck.advise(shares, self.config, machine.count_cores())
+
+    def _times(self) -> Times:
+        times = self.actors.times
+        return times._replace(copying=times.copying + self.learner.copying_s, clock=time.perf_counter())
+
+    def _write_row(self, batch: Rollout | None = None) -> None:
+        self.log.write_row(self.learner, self.num_restarts, batch, self.meter.read(self._times()))
 
     def _look_for_fault(self, batch: Rollout) -> None:
         """Says which number was not finite; ends the run, keeping the batch, where that does not stop."""
@@ -121,7 +139,7 @@ class Session:
             return state
         try:
             if self.log.last_step < self.learner.step:
-                self.log.write_row(self.learner, self.num_restarts)
+                self._write_row()
             self._save()
         except Exception:
             logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())

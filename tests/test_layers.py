@@ -34,6 +34,7 @@ ROWS = [
     "rollouts",
     "rewards",
     "queues",
+    "bottleneck",
     "weights",
     "processes",
     "policy",
