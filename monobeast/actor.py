@@ -133,13 +133,14 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue
     try:
         actor = make_actor(task)
         columns = task.config.envs_per_actor
-        end = time.perf_counter()
+        asked_at = time.perf_counter()
         while isinstance(slot := free_queue.get(), int):
-            start, last_end = time.perf_counter(), end
+            began_at = time.perf_counter()
             actor.unroll(store.columns(slot * columns, (slot + 1) * columns))
-            end = time.perf_counter()
-            if not full_queue.put(FilledSlot(slot, start - last_end, end - start)):
+            ended_at = time.perf_counter()
+            if not full_queue.put(FilledSlot(slot, asked_at, began_at, ended_at)):
                 break
+            asked_at = ended_at
     except BaseException:  # an environment may also call sys.exit
         full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))
         raise SystemExit(1) from None

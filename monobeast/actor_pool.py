@@ -3,6 +3,7 @@
 import itertools
 import logging
 import multiprocessing.connection
+import os
 import time
 from collections import deque
 from pathlib import Path
@@ -18,6 +19,7 @@ from monobeast.environments import Spaces
 from monobeast.processes import NO_GUARD_EXIT_CODE, WatchedProcess
 from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
 from monobeast.rollouts import BatchStaging, Rollout, allocate
+from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
@@ -142,6 +144,7 @@ class ActorPool:
         self._restart_times: deque[float] = deque()
         self.num_restarts = 0
         self.times = Times()  # all but the clock
+        self.timeline: Timeline | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -191,8 +194,10 @@ class ActorPool:
         by_fd |= {seat.process.sentinel: seat for seat in self._seats}
         start = time.perf_counter()
         ready = multiprocessing.connection.wait(list(by_fd), timeout=timeout_s)
-        waited = time.perf_counter() - start
-        self.times = self.times._replace(learner_waiting=self.times.learner_waiting + waited)
+        end = time.perf_counter()
+        self.times = self.times._replace(learner_waiting=self.times.learner_waiting + end - start)
+        if self.timeline is not None:
+            self.timeline.add(os.getpid(), "learner", "wait for rollouts", start, end)
         # Whoever was answered longest ago comes first: in a fixed order, a learner that is the slower side would take
         # from the same actors for ever, while the rollouts of the others grow stale.
         for seat in sorted({by_fd[fd] for fd in ready}, key=lambda seat: seat.last_turn):
@@ -234,11 +239,17 @@ class ActorPool:
         start = time.perf_counter()
         self._staging.next_place().copy_(self._store.columns(slot * columns, (slot + 1) * columns))
         self._staging.commit()
+        end = time.perf_counter()
         self.times = self.times._replace(
-            actors_working=self.times.actors_working + filled.worked_s,
-            actors_waiting=self.times.actors_waiting + filled.waited_s,
-            copying=self.times.copying + time.perf_counter() - start,
+            actors_working=self.times.actors_working + filled.ended_at - filled.began_at,
+            actors_waiting=self.times.actors_waiting + filled.began_at - filled.asked_at,
+            copying=self.times.copying + end - start,
         )
+        if self.timeline is not None:
+            who = seat.process.pid, f"actor {seat.index}"
+            self.timeline.add(*who, "wait for a slot", filled.asked_at, filled.began_at)
+            self.timeline.add(*who, "rollout", filled.began_at, filled.ended_at)
+            self.timeline.add(os.getpid(), "learner", "copy", start, end)
         seat.made_environment = True
         seat.silent_s = 0.0
         seat.release(slot)

@@ -70,6 +70,7 @@ class Config:
     seed: int | None = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
     log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
+    timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
     num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)

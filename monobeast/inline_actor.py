@@ -1,5 +1,6 @@
 """Collects without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
 
+import os
 import time
 import traceback
 from pathlib import Path
@@ -14,6 +15,7 @@ from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.rollouts import Rollout
+from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
 
@@ -42,6 +44,7 @@ class InlineActor:
         self._state: dict[str, Any] | None = None  # the last that was looked at or given
         self._last_end = time.perf_counter()  # of the last batch's making
         self.times = Times()  # all but the clock; one side waits while the other works
+        self.timeline: Timeline | None = None
         self._state_version = -1  # of the weights at that time; newer ones: its batch has been learned from
 
     def __enter__(self) -> Self:
@@ -101,6 +104,8 @@ class InlineActor:
             learner_waiting=self.times.learner_waiting + end - start,
         )
         self._last_end = end
+        if self.timeline is not None:
+            self.timeline.add(os.getpid(), "learner", "rollouts", start, end)
 
     def _keep_state(self) -> None:
         """Looks at the state, unless the weights are those of the last look: then what came since is not learned."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +43,8 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
     if config.num_actors > 0:
         check_main_script()
+    if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
+        raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")
     config = environments.resolve(config)
     spaces = environments.check(config)
     if config.exact_resume:

@@ -16,8 +16,9 @@ class FilledSlot(NamedTuple):
     """What an actor says of a rollout."""
 
     slot: int
-    waited_s: float  # for this slot to be free
-    worked_s: float  # to fill it
+    asked_at: float  # seconds of time.perf_counter, one clock for all processes of a machine
+    began_at: float  # when the slot was there
+    ended_at: float  # when it was filled
 
 
 class ActorFailure(NamedTuple):

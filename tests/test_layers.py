@@ -35,6 +35,7 @@ ROWS = [
     "rewards",
     "queues",
     "bottleneck",
+    "timeline",
     "weights",
     "processes",
     "policy",
