@@ -53,7 +53,7 @@ def measure(run: Run, seconds: float) -> Parts:
     # Without actor processes the learner's own has all the work, and all its threads for it.
     actor_threads = 1 if config.num_actors else config.num_learner_threads
     with _threads(actor_threads), _acting(run, weights) as (environment, policy, slot, batch):
-        parts = _measure_actor(config, seconds, environment, policy, slot)
+        parts = _measure_actor(run, seconds, environment, policy, slot)
         parts.append(_measure_taking(run, seconds, weights, policy))
     with _threads(config.num_learner_threads):
         parts += _measure_learner(run, seconds, batch, slot, weights)
@@ -125,14 +125,13 @@ def _acting(run: Run, weights: SharedWeights) -> Iterator[tuple[VectorEnvironmen
 
 
 def _measure_actor(
-    config: Config, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
+    run: Run, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
 ) -> list[Part]:
-    stopwatch = Stopwatch("cpu", seconds)
-    random, num_actions = np.random.default_rng(0), int(environment.action_space.n)
+    stopwatch, num_envs = Stopwatch("cpu", seconds), run.config.envs_per_actor
+    random, num_actions = np.random.default_rng(0), run.spaces.num_actions
     inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
-    times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=environment.num_envs))
+    times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=num_envs))
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
-    num_envs = config.envs_per_actor
     return [
         # The mean: a reset is rare and long, and has its share in every step.
         Part("environment", statistics.mean(times) / num_envs, "actors"),
