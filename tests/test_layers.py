@@ -116,6 +116,7 @@ def test_a_file_imports_only_from_rows_above_it(path):
         ("monobeast.commands.check_vtrace", ["torch", "gymnasium"]),
         ("monobeast.commands.plot", ["torch", "gymnasium", "matplotlib"]),
         ("monobeast.commands.plan", ["torch", "gymnasium"]),
+        ("monobeast.commands.benchmark", ["torch", "gymnasium"]),
         ("monobeast.machine", ["torch", "gymnasium"]),
         ("monobeast.figure", ["torch", "gymnasium", "matplotlib.pyplot"]),
     ],
