@@ -23,6 +23,7 @@ _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # 
 # TAKES_TRAIN_FLAGS has those of train too; it gets what was given of them as a dict: run(arguments, settings).
 _FURTHER = {
     "ls": "list the runs of a folder: how far each is, what it reached, and whether it runs",
+    "benchmark": "measure each part alone, the limit that follows, and how much of it a run reaches",
     "plan": "say what a run with the same flags would need, and whether this machine has it",
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
@@ -134,11 +135,10 @@ def _run_further(command: str, arguments: list[str]) -> int:
 
 
 def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
-    """The subcommand, its flags, spelled with underscores, and whether it was named.
+    """The subcommand, its flags, and whether it was named.
 
     It is not where TorchBeast's `--mode` serves as one; flags of training are then taken for a test as well.
     """
-    argv = [_with_underscores(argument) for argument in argv]
     if argv and not argv[0].startswith("-"):
         command = argv[0].replace("_", "-")
         if command not in _COMMANDS:
@@ -153,14 +153,17 @@ def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
 
 
 def _with_underscores(argument: str) -> str:
-    if not argument.startswith("--"):
-        return argument
     name, equals, value = argument[2:].partition("=")
+    if not argument.startswith("--") or " " in name:  # the latter: flags within a flag's value
+        return argument
     return f"--{name.replace('-', '_')}{equals}{value}"
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that answers a mistake in one line, with a suggestion."""
+    """An argument parser that takes dashes for underscores, and answers a mistake in one line, with a suggestion."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        return super().parse_known_args([_with_underscores(argument) for argument in args], namespace)
 
     def error(self, message: str) -> NoReturn:
         for word in message.split():

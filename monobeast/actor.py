@@ -1,5 +1,6 @@
 """One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
 
+import time
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.networks import AgentInput, make_network
 from monobeast.policy import LocalPolicy
-from monobeast.queues import ActorFailure, SlotQueue
+from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
 from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
 
@@ -114,9 +115,8 @@ def make_actor(task: ActorTask) -> Actor:
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
     environment = environments.make(config, config.envs_per_actor, seeds)
     with torch.random.fork_rng(devices=[]):  # its first weights are never used; random numbers stay the caller's
-        network = make_network(
-            task.spaces.observation, task.spaces.num_actions, config.network, config.use_lstm, config.precision
-        )
+        shapes = task.spaces.observation, task.spaces.num_actions
+        network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
     sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
     return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
 
@@ -133,10 +133,14 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue
     try:
         actor = make_actor(task)
         columns = task.config.envs_per_actor
+        asked_at = time.perf_counter()
         while isinstance(slot := free_queue.get(), int):
+            began_at = time.perf_counter()
             actor.unroll(store.columns(slot * columns, (slot + 1) * columns))
-            if not full_queue.put(slot):
+            ended_at = time.perf_counter()
+            if not full_queue.put(FilledSlot(slot, asked_at, began_at, ended_at)):
                 break
+            asked_at = ended_at
     except BaseException:  # an environment may also call sys.exit
         full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))
         raise SystemExit(1) from None

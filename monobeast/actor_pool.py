@@ -3,6 +3,7 @@
 import itertools
 import logging
 import multiprocessing.connection
+import os
 import time
 from collections import deque
 from pathlib import Path
@@ -12,11 +13,13 @@ from torch import Tensor
 
 from monobeast import processes
 from monobeast.actor import ActorTask, run_actor
+from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.processes import NO_GUARD_EXIT_CODE, WatchedProcess
-from monobeast.queues import ActorFailure, SlotQueue
+from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
 from monobeast.rollouts import BatchStaging, Rollout, allocate
+from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
@@ -140,6 +143,8 @@ class ActorPool:
         self._last_look = time.monotonic()
         self._restart_times: deque[float] = deque()
         self.num_restarts = 0
+        self.times = Times()  # all but the clock
+        self.timeline: Timeline | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -187,7 +192,12 @@ class ActorPool:
         """Waits for any sign of any actor, and answers it."""
         by_fd = {seat.full_queue.fileno(): seat for seat in self._seats}
         by_fd |= {seat.process.sentinel: seat for seat in self._seats}
+        start = time.perf_counter()
         ready = multiprocessing.connection.wait(list(by_fd), timeout=timeout_s)
+        end = time.perf_counter()
+        self.times = self.times._replace(learner_waiting=self.times.learner_waiting + end - start)
+        if self.timeline is not None:
+            self.timeline.add(os.getpid(), "learner", "wait for rollouts", start, end)
         # Whoever was answered longest ago comes first: in a fixed order, a learner that is the slower side would take
         # from the same actors for ever, while the rollouts of the others grow stale.
         for seat in sorted({by_fd[fd] for fd in ready}, key=lambda seat: seat.last_turn):
@@ -211,7 +221,7 @@ class ActorPool:
     def _answer(self, seat: _Seat) -> None:
         """Takes one message of an actor, or finds it dead: only once its full queue is empty, so nothing is lost."""
         message = seat.full_queue.get() if seat.full_queue.has_message() else None
-        if isinstance(message, int):
+        if isinstance(message, FilledSlot):
             self._take(seat, message)
         elif isinstance(message, ActorFailure):
             seat.process.join(_STOP_GRACE_S)  # while it closes its environments
@@ -224,10 +234,22 @@ class ActorPool:
             lacks_guard = seat.process.exit_code == NO_GUARD_EXIT_CODE and not seat.made_environment
             self._replace(seat, cause, hopeless=_NO_GUARD if lacks_guard else None)
 
-    def _take(self, seat: _Seat, slot: int) -> None:
-        columns = self._config.envs_per_actor
+    def _take(self, seat: _Seat, filled: FilledSlot) -> None:
+        columns, slot = self._config.envs_per_actor, filled.slot
+        start = time.perf_counter()
         self._staging.next_place().copy_(self._store.columns(slot * columns, (slot + 1) * columns))
         self._staging.commit()
+        end = time.perf_counter()
+        self.times = self.times._replace(
+            actors_working=self.times.actors_working + filled.ended_at - filled.began_at,
+            actors_waiting=self.times.actors_waiting + filled.began_at - filled.asked_at,
+            copying=self.times.copying + end - start,
+        )
+        if self.timeline is not None:
+            who = seat.process.pid, f"actor {seat.index}"
+            self.timeline.add(*who, "wait for a slot", filled.asked_at, filled.began_at)
+            self.timeline.add(*who, "rollout", filled.began_at, filled.ended_at)
+            self.timeline.add(os.getpid(), "learner", "copy", start, end)
         seat.made_environment = True
         seat.silent_s = 0.0
         seat.release(slot)

@@ -49,9 +49,8 @@ def load(path: Path) -> tuple[Config, AgentNetwork, Rollout]:
         raise ValueError(f"{path} holds no batch; {FILE_NAME} in a run's folder does")
     config = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
     spaces = environments.check(config)
-    network = make_network(
-        spaces.observation, spaces.num_actions, config.network, config.use_lstm, config.precision
-    )
+    shapes = spaces.observation, spaces.num_actions
+    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
     network.load_state_dict(content["network"])
     return config, network, Rollout(**content["batch"])
 

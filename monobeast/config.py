@@ -70,6 +70,7 @@ class Config:
     seed: int | None = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
     log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
+    timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
     num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)
@@ -109,6 +110,7 @@ class Config:
     network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast"))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
+    memory_format: str = _flag("channels_last", "network", "how convolutions find images in memory: channels_last, the faster on a CPU, or contiguous: channels first", choices=("channels_last", "contiguous"))
 
     frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
     noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)

@@ -50,7 +50,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
     config = environments.resolve(_merge(trained, asked, chosen))
     spaces = environments.check(config)
-    network = load_network(content, folder, config, spaces, trained.precision)
+    network = load_network(content, folder, config, spaces)
     seed = seeding.draw_seed() if asked.seed is None else asked.seed
     seeds = seeding.evaluation_seeds(seed, 1)
     environment = environments.make(config, 1, seeds, with_pictures=config.video is not None)
@@ -60,9 +60,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     return Player(folder, config, environment, policy, content["learner"]["step"], seed, spaces.num_actions)
 
 
-def load_network(
-    content: dict[str, Any], folder: Path, config: Config, spaces: Spaces, precision: str
-) -> AgentNetwork:
+def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: Spaces) -> AgentNetwork:
     """The network of a checkpoint, on the CPU.
 
     Args:
@@ -70,12 +68,12 @@ def load_network(
         folder: Where it lies, for messages.
         config: The run's.
         spaces: Of its environment.
-        precision: In what it multiplies.
 
     Raises:
         ValueError: it is for other spaces.
     """
-    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm, precision)
+    shapes = spaces.observation, spaces.num_actions
+    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
     try:
         network.load_state_dict(content["learner"]["network"])
     except (RuntimeError, TypeError, AttributeError) as error:

@@ -1,5 +1,7 @@
 """Collects without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
 
+import os
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Self
@@ -9,9 +11,11 @@ from torch import Tensor
 from monobeast import plain_values
 from monobeast.actor import Actor, ActorTask, make_actor
 from monobeast.actor_pool import ActorsFailed, make_staging
+from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.rollouts import Rollout
+from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
 
@@ -38,6 +42,9 @@ class InlineActor:
         self._staging = make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
         self._state: dict[str, Any] | None = None  # the last that was looked at or given
+        self._last_end = time.perf_counter()  # of the last batch's making
+        self.times = Times()  # all but the clock; one side waits while the other works
+        self.timeline: Timeline | None = None
         self._state_version = -1  # of the weights at that time; newer ones: its batch has been learned from
 
     def __enter__(self) -> Self:
@@ -68,6 +75,7 @@ class InlineActor:
             ActorsFailed: the environment or the policy did.
         """
         self._keep_state()
+        start = time.perf_counter()
         while (batch := self._staging.pop()) is None:
             try:
                 self._actor.unroll(self._staging.next_place())
@@ -75,6 +83,7 @@ class InlineActor:
                 text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
                 raise ActorsFailed(text) from error
             self._staging.commit()
+        self._count(start)
         return batch
 
     def get_state(self) -> dict[str, Any]:
@@ -85,6 +94,18 @@ class InlineActor:
     def set_state(self, state: dict[str, Any]) -> None:
         """Will go on from what `get_state` gave; before the actor is entered."""
         self._state = state
+
+    def _count(self, start: float) -> None:
+        """Takes the time since `start` for that of the environments, and what was before for the learner's."""
+        end = time.perf_counter()
+        self.times = Times(
+            actors_working=self.times.actors_working + end - start,
+            actors_waiting=self.times.actors_waiting + start - self._last_end,
+            learner_waiting=self.times.learner_waiting + end - start,
+        )
+        self._last_end = end
+        if self.timeline is not None:
+            self.timeline.add(os.getpid(), "learner", "rollouts", start, end)
 
     def _keep_state(self) -> None:
         """Looks at the state, unless the weights are those of the last look: then what came since is not learned."""

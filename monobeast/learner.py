@@ -1,5 +1,6 @@
 """One update: from a batch of rollouts to new weights."""
 
+import time
 from typing import Any, NamedTuple
 
 import torch
@@ -105,10 +106,11 @@ class Learner:
     def __init__(self, network: AgentNetwork, config: Config) -> None:
         self.network = network
         self.num_updates = 0
+        self.copying_s = 0.0  # this process's time to bring batches to the device
         self.step = 0  # rows given to updates, T * B each; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
-        self._optimizer = _make_optimizer(list(network.parameters()), config)
+        self._optimizer = make_optimizer(list(network.parameters()), config)
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
@@ -151,7 +153,9 @@ class Learner:
         Returns:
             Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
+        start = time.perf_counter()
         batch = self._to_device(batch)
+        self.copying_s += time.perf_counter() - start
         lags = self.num_updates - batch.policy_version
         result = compute_loss(self.network, batch, self._config, self.entropy_cost)
         self._optimizer.zero_grad()
@@ -220,7 +224,7 @@ class Learner:
         self._num_bad.fill_(state["num_bad_updates"])
 
 
-def _make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
+def make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
     """An optimizer whose state is there from the start, so that even the first update can be undone."""
     return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
 

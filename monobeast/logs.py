@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from monobeast.bottleneck import Shares, judge
 from monobeast.csv_file import CsvFile
 from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
 from monobeast.learner import Learner
@@ -39,6 +40,7 @@ LOG_COLUMNS = (
     "policy_lag_max",
     "actor_restarts",
     "bad_updates",
+    *Shares._fields,
     *VTRACE_COLUMNS,
     *FEATURE_COLUMNS,
 )  # and health.dead_units_columns of the network
@@ -193,8 +195,17 @@ class RunLog:
         """Whether an interval has passed since the last row."""
         return time.monotonic() - self._last_write >= self._interval_s
 
-    def write_row(self, learner: Learner, actor_restarts: int, batch: Rollout | None = None) -> None:
-        """Writes a row of `logs.csv`, and a line to the console; a batch is what the features are measured on."""
+    def write_row(
+        self, learner: Learner, actor_restarts: int, batch: Rollout | None = None, shares: Shares = Shares()
+    ) -> None:
+        """Writes a row of `logs.csv`, and a line to the console.
+
+        Args:
+            learner: Whose numbers are written.
+            actor_restarts: So far.
+            batch: What the features are measured on; None leaves them out.
+            shares: Who waited for whom in the interval.
+        """
         now = time.monotonic()
         rate = self._measure_rate(now, learner.step)
         returns, lengths = [e[0] for e in self._interval_episodes], [e[1] for e in self._interval_episodes]
@@ -212,12 +223,13 @@ class RunLog:
             "actor_restarts": actor_restarts,
             "bad_updates": learner.num_bad_updates,
         }
+        row |= shares._asdict()
         row |= summarize_vtrace(averages) if averages else {}
         row |= learner.measure_features(batch) if batch is not None else {}
         self._rows.write([row.get(name) for name in self._columns])
         self._rows.flush()
         self._episode_rows.flush()
-        logger.info(self._describe(row))
+        logger.info(", ".join(filter(None, [self._describe(row), judge(shares)])))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _measure_rate(self, now: float, step: int) -> float | None:

@@ -32,7 +32,7 @@ class LocalPolicy:
         self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
     ) -> None:
         self._network = network.requires_grad_(False)
-        self._acting = _for_acting(network)
+        self._acting = for_acting(network)
         self._reader = WeightsReader(weights, network) if weights is not None else None
         self._generator = torch.Generator().manual_seed(seed)
         self._greedy = greedy
@@ -74,7 +74,7 @@ class LocalPolicy:
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=self._generator).squeeze(-1)
 
 
-def _for_acting(network: AgentNetwork) -> AgentNetwork:
+def for_acting(network: AgentNetwork) -> AgentNetwork:
     """The network itself, or for bfloat16 a copy that holds its weights as such: no call need cast them again."""
     if getattr(network, "precision", "float32") == "float32":
         return network

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +43,8 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
     if config.num_actors > 0:
         check_main_script()
+    if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
+        raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")
     config = environments.resolve(config)
     spaces = environments.check(config)
     if config.exact_resume:
@@ -70,9 +73,8 @@ def _choose(config: Config, spaces: Spaces) -> Config:
 def _initialize_network(config: Config, spaces: Spaces) -> AgentNetwork:
     with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
         torch.manual_seed(seeding.network_seed(config.seed))
-        return make_network(
-            spaces.observation, spaces.num_actions, config.network, config.use_lstm, config.precision
-        )
+        shapes = spaces.observation, spaces.num_actions
+        return make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
 
 
 def _check_weights(network: AgentNetwork, saved: dict[str, Any], config: Config) -> None:

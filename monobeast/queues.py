@@ -7,9 +7,18 @@ waits in a shared queue keeps the read lock for ever; here no lock is shared, an
 import multiprocessing
 from typing import NamedTuple
 
-# A slot number is one write of a few bytes, far below PIPE_BUF, so the kernel writes it whole or not at all. An actor's
-# traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
+# A message about a slot is one write of some hundred bytes, far below PIPE_BUF, so the kernel writes it whole or not at
+# all. An actor's traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
 _MAX_TRACEBACK = 16_384
+
+
+class FilledSlot(NamedTuple):
+    """What an actor says of a rollout."""
+
+    slot: int
+    asked_at: float  # seconds of time.perf_counter, one clock for all processes of a machine
+    began_at: float  # when the slot was there
+    ended_at: float  # when it was filled
 
 
 class ActorFailure(NamedTuple):
@@ -49,8 +58,8 @@ class SlotQueue:
         except OSError:
             return False
 
-    def put(self, message: int | ActorFailure) -> bool:
-        """Sends a slot number, or an actor's last words.
+    def put(self, message: int | FilledSlot | ActorFailure) -> bool:
+        """Sends a free slot's number, a filled one, or an actor's last words.
 
         Returns:
             Whether anybody is there to read it.
@@ -63,7 +72,7 @@ class SlotQueue:
             return False
         return True
 
-    def get(self) -> int | ActorFailure | None:
+    def get(self) -> int | FilledSlot | ActorFailure | None:
         """Waits for a message; None once the writer has gone."""
         try:
             return self._reader.recv()

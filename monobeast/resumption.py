@@ -15,7 +15,7 @@ _FIXED = (
 _FIXED_IF_EXACT = ("env_kwargs", "envs_per_actor", "batch_size", "unroll_length")
 # Chosen for a number of actors: chosen anew when that changes.
 _BY_NUM_ACTORS = ("num_buffers", "num_learner_threads")
-_NO_CHANGE = ("resume", "xpid", "savedir")  # they say which run is meant
+_OF_A_START = ("resume", "xpid", "savedir", "timeline")  # which run is meant, and what this start is to leave
 
 Changes = dict[str, tuple[Any, Any]]
 
@@ -42,7 +42,7 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     changes = {
         name: (getattr(saved, name), value)
         for name, value in values.items()
-        if name not in _NO_CHANGE and value != getattr(saved, name)
+        if name not in _OF_A_START and value != getattr(saved, name)
     }
     for name in _FIXED:
         if name in changes:
@@ -52,7 +52,7 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
         _refuse_inexact(changes)
     if "num_actors" in changes:
         values |= {name: None for name in _BY_NUM_ACTORS if name not in given}
-    values |= {"resume": True, "savedir": asked.savedir, "xpid": asked.xpid}
+    values |= {name: getattr(asked, name) for name in _OF_A_START} | {"resume": True}
     merged = dataclasses.replace(saved, **values)
     merged.check_slots()
     return merged, changes

@@ -1,14 +1,18 @@
 """A run under way: the loop, its checkpoints and its end."""
 
 import dataclasses
+import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from monobeast import bad_batch, checkpoint, continuation, run_folder, seeding
+from monobeast import bad_batch, bottleneck, checkpoint, continuation, machine, run_folder, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
+from monobeast.bottleneck import ShareMeter, Times
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.logs import RunLog, logger
@@ -16,8 +20,10 @@ from monobeast.preparation import Run
 from monobeast.processes import Stopped, StopSignals
 from monobeast.rollouts import Rollout
 from monobeast.stall_watch import Stalled, StallWatch
+from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
+_LEAST_MEASURED_S = 5.0  # before it is said what bound a run
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
 
 
@@ -32,6 +38,8 @@ class Session:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         self.learner = Learner(prepared.network, self.config)
+        self.meter = ShareMeter()
+        self.timeline = Timeline(Path(self.config.timeline)) if self.config.timeline else None
         self.save_failed = False
         self.failure: str | None = None  # why the run failed, in a line
         self.num_resumes = self.restarts_before = 0
@@ -44,6 +52,7 @@ class Session:
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
         out_log = folder / "out.log"
         self.actors = source(self.config, prepared.spaces, core_state, self.weights, generation, out_log)
+        self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             continuation.set_state(prepared.saved, self.actors, self.learner)
 
@@ -95,21 +104,54 @@ class Session:
                 watch.check(self.actors.describe)
             else:
                 watch.feed()
-                statistics = self.learner.update(batch)
-                self.weights.publish(self.learner.network.parameters())
-                self.log.record(batch, statistics, self.learner.step)
+                with self._span("update"):
+                    statistics = self.learner.update(batch)
+                with self._span("publish weights"):
+                    self.weights.publish(self.learner.network.parameters())
+                with self._span("statistics"):
+                    self.log.record(batch, statistics, self.learner.step)
+                self._start_clocks()
                 if self.config.device == "cpu" or self.log.is_due:  # elsewhere a look would wait for the device
                     self._look_for_fault(batch)
                 if self.learner.num_updates == 1:
                     run_folder.link_latest(self.folder)
             now = time.monotonic()
             if self.log.is_due or self.learner.step >= self.config.total_steps:
-                self.log.write_row(self.learner, self.num_restarts, batch)
+                self._write_row(batch)
             if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
                 self._save_or_say_why_not()
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
                 break
+
+    def advise(self) -> str | None:
+        """What bound the run and what to change, in a line; None where it was too short to tell."""
+        shares, measured_s = self.meter.total()
+        if measured_s < _LEAST_MEASURED_S:
+            return None
+        return bottleneck.advise(shares, self.config, machine.count_cores())
+
+    def _start_clocks(self) -> None:
+        """From the first update on, so that the actors' start does not count."""
+        self.meter.start(self._times())
+        if self.timeline is not None:
+            self.timeline.start(time.perf_counter())
+
+    @contextmanager
+    def _span(self, name: str) -> Iterator[None]:
+        """Puts what the learner does inside into the timeline, if there is one."""
+        start = time.perf_counter()
+        yield
+        if self.timeline is not None:
+            self.timeline.add(os.getpid(), "learner", name, start, time.perf_counter())
+
+    def _times(self) -> Times:
+        times = self.actors.times
+        return times._replace(copying=times.copying + self.learner.copying_s, clock=time.perf_counter())
+
+    def _write_row(self, batch: Rollout | None = None) -> None:
+        with self._span("log"):
+            self.log.write_row(self.learner, self.num_restarts, batch, self.meter.read(self._times()))
 
     def _look_for_fault(self, batch: Rollout) -> None:
         """Says which number was not finite; ends the run, keeping the batch, where that does not stop."""
@@ -131,11 +173,13 @@ class Session:
 
     def _finish(self, state: str) -> str:
         """Writes a last row and a checkpoint of its step; says how the run ended after all."""
+        if self.timeline is not None:
+            self.timeline.write()
         if self.learner.num_updates == 0:
             return state
         try:
             if self.log.last_step < self.learner.step:
-                self.log.write_row(self.learner, self.num_restarts)
+                self._write_row()
             self._save()
         except Exception as error:
             self._note(error)

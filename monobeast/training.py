@@ -62,6 +62,8 @@ def run(prepared: Run) -> Result:
                 logger.info("stopped before the first update; nothing is kept")
                 run_folder.remove(folder)
             else:
+                if advice := session.advise():
+                    logger.info("%s", advice)
                 reason = {"reason": session.failure} if state == "failed" else {}
                 metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return, **reason)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)

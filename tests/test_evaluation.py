@@ -20,9 +20,6 @@ class SpyNetwork(torch.nn.Module):
         super().__init__()
         self.seen = []
 
-    def for_acting(self):
-        return self
-
     def initial_state(self, batch_size):
         return (torch.zeros(1, batch_size, 1),)
 

@@ -15,6 +15,7 @@ import torch
 
 from monobeast import checkpoint, continuation
 from monobeast.__main__ import run_command
+from monobeast.bottleneck import Shares
 from monobeast.config import Config
 from monobeast.environments.catch import Catch
 from monobeast.learner import Learner
@@ -104,7 +105,7 @@ def outcome(folder):
     del content["config"], content["num_resumes"], content["log"]["seconds"]
     files = {
         "episodes.csv": rows_of(folder / "episodes.csv"),
-        "logs.csv": rows_of(folder / "logs.csv", without=("seconds", "steps_per_second")),
+        "logs.csv": rows_of(folder / "logs.csv", without=("seconds", "steps_per_second", *Shares._fields)),
     }
     return {name: bits(part) for name, part in (content | content.pop("learner") | files).items()}
 

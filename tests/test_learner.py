@@ -265,11 +265,18 @@ def test_a_constant_rate_stays():
 
 
 @pytest.mark.parametrize(
-    ("end", "costs"), [(None, [0.4] * 4), (0.1, [0.4, 0.25, 0.1, 0.1]), (0.6, [0.4, 0.5, 0.6, 0.6])]
+    ("settings", "costs"),
+    [
+        ({"entropy_cost_end": 0.1}, [0.4, 0.25, 0.1, 0.1]),
+        ({"entropy_cost_end": 0.6}, [0.4, 0.5, 0.6, 0.6]),
+        ({"preset": "atari"}, [0.4, 0.2, 0.0, 0.0]),
+        ({"preset": "paper"}, [0.4] * 4),
+    ],
 )
-def test_the_entropy_cost_goes_linearly_to_its_end_and_the_loss_with_it(end, costs):
-    config = dataclasses.replace(
-        CONFIG, total_steps=20, entropy_cost=0.4, entropy_cost_end=end, learning_rate=1e-9, baseline_cost=0.0
+def test_the_entropy_cost_goes_linearly_to_its_end_and_the_loss_with_it(settings, costs):
+    config = Config(
+        **{"preset": "classic", "reward_clipping": "none", "total_steps": 20, "entropy_cost": 0.4} | settings,
+        **{"learning_rate": 1e-9, "baseline_cost": 0.0},
     )
     learner = Learner(ObservationAsValue(), config)  # a uniform policy of two actions, which stays so
     (rollout,) = collect("{}", unroll_length=10)

@@ -1,5 +1,7 @@
 """What the network makes of time, of last action and last reward, and what it starts from."""
 
+import copy
+
 import pytest
 import torch
 from gymnasium.spaces import Discrete
@@ -211,3 +213,20 @@ def test_brightness_that_all_pixels_share_makes_no_difference(network):
 
     torch.testing.assert_close(features, brighter, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(torso(torch.full_like(images, 100)), features, rtol=0.1)
+
+
+@pytest.mark.parametrize("network", ["shallow", "deep"])
+def test_the_memory_format_changes_the_order_of_sums_alone(network):
+    torch.manual_seed(1)
+    one = make_network(IMAGE, NUM_ACTIONS, network)
+    other = make_network(IMAGE, NUM_ACTIONS, network, memory_format="contiguous")
+    other.load_state_dict(one.state_dict())
+    inputs = random_inputs(IMAGE)
+
+    outputs = unroll(one, inputs), unroll(copy.deepcopy(other), inputs)
+
+    torch.testing.assert_close(outputs[0], outputs[1], **TOLERANCE)
+    formats = (torch.channels_last, torch.contiguous_format)
+    for agent, memory_format in zip((one, other), formats, strict=True):
+        images = seen_by(agent.torso.convolutions, agent, inputs)
+        assert images.is_contiguous(memory_format=memory_format)

@@ -11,6 +11,7 @@ from monobeast import checkpoint, torchbeast_checkpoint
 from monobeast.__main__ import run_command
 from monobeast.config import Config
 from monobeast.networks import AgentInput, make_network
+from monobeast.policy import for_acting
 from monobeast.torchbeast_checkpoint import convert_weights
 from network_inputs import IMAGE, make, random_inputs, unroll
 
@@ -255,7 +256,7 @@ def test_it_acts_in_bfloat16_as_the_others_do():
     rounded = make_network(IMAGE, 5, "torchbeast", True, "bfloat16")
     rounded.load_state_dict(exact.state_dict())
 
-    for network in (rounded, rounded.for_acting()):
+    for network in (rounded, for_acting(rounded)):
         found = unroll(network, inputs)
         assert {tensor.dtype for tensor in (*found[:2], *found.core_state)} == {torch.float32}
         torch.testing.assert_close(found.baseline, unroll(exact, inputs).baseline, rtol=0.05, atol=0.05)

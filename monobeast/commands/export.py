@@ -1,6 +1,7 @@
 """`monobeast export`: the network of a run as a file for other programs."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from monobeast.config import Config
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.onnx is not None:
         onnx_file.require_writer(arguments.onnx)
     content = checkpoint.load(folder)
-    config = checkpoint.read_config(content, folder)
+    config = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
     spaces = environments.check(config)
-    network = evaluation.load_network(content, folder, config, spaces, precision="float32")
+    network = evaluation.load_network(content, folder, config, spaces)
     step = content["learner"]["step"]
     if arguments.onnx is not None:
         description = {"env": config.env, "step": str(step), "run": folder.name}

@@ -39,14 +39,15 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
 
 def format_table(plan: "Plan") -> list[str]:
     """The run in a line; then a line for each thing, and for each part of it."""
-    lines = [_describe(plan.config), f"{'what':34} {'needed':>12} {'there':>12}  verdict"]
+    lines = [describe(plan.config), f"{'what':34} {'needed':>12} {'there':>12}  verdict"]
     for row in plan.rows:
         lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.there):>12}  {_judge(row, plan)}")
         lines += [f"  {name:32} {row.format(needed):>12}" for name, needed in (row.parts or {}).items()]
     return lines
 
 
-def _describe(config: Config) -> str:
+def describe(config: Config) -> str:
+    """Environment, network, device, actors and batches, in a line; `config` is resolved."""
     actors = f"{config.num_actors} actors of {config.envs_per_actor} environments, {config.num_buffers} slots"
     if config.num_actors == 0:
         actors = f"{config.envs_per_actor} environments, no actors"

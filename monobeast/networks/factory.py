@@ -18,6 +18,7 @@ def make_network(
     network: str = "auto",
     use_lstm: bool = False,
     precision: str = "float32",
+    memory_format: str = "channels_last",
 ) -> AgentNetwork:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
@@ -32,6 +33,7 @@ def make_network(
             else.
         use_lstm: whether an LSTM stands between the features and the heads.
         precision: "float32" or "bfloat16"; see `AgentNetwork`.
+        memory_format: "channels_last" or "contiguous"; see `ImageTorso`.
 
     Returns:
         The network, on the CPU.
@@ -47,7 +49,7 @@ def make_network(
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
     kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
-    return kind(_make_torso(observation_space, network), num_actions, use_lstm, precision)
+    return kind(_make_torso(observation_space, network, memory_format), num_actions, use_lstm, precision)
 
 
 def choose_network(observation_space: Space, network: str) -> str:
@@ -58,7 +60,7 @@ def choose_network(observation_space: Space, network: str) -> str:
     return "shallow" if len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE else "mlp"
 
 
-def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso:
+def _make_torso(space: Box | Discrete, network: str, memory_format: str) -> ImageTorso | VectorTorso:
     shape = space.shape
     network = choose_network(space, network)
     if network == "mlp":
@@ -71,8 +73,8 @@ def _make_torso(space: Box | Discrete, network: str) -> ImageTorso | VectorTorso
             f"need {MIN_SHALLOW_SIZE}x{MIN_SHALLOW_SIZE}; use --network mlp"
         )
     if network == "torchbeast":
-        return ImageTorso(shape, axes, "shallow", less_mean=False)
-    return ImageTorso(shape, axes, network)
+        return ImageTorso(shape, axes, "shallow", memory_format, less_mean=False)
+    return ImageTorso(shape, axes, network, memory_format)
 
 
 def _image_axes(space: Box | Discrete, network: str) -> tuple[int, ...]:

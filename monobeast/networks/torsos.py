@@ -21,12 +21,23 @@ class ImageTorso(nn.Module):
         axes: the observation's axes, channels before height and width; gray images have no channels, stacked color
             images have two axes for them, which become one.
         network: "shallow" or "deep".
+        memory_format: in which the convolutions compute, "channels_last" or "contiguous"; their results differ by
+            rounding.
         less_mean: Whether each image is taken less its mean.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], network: str, less_mean: bool = True) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        axes: tuple[int, ...],
+        network: str,
+        memory_format: str = "channels_last",
+        less_mean: bool = True,
+    ) -> None:
         super().__init__()
         self.less_mean = less_mean
+        formats = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+        self.memory_format = formats[memory_format]
         self.order = (0, *(1 + axis for axis in axes))
         height, width = (shape[axis] for axis in axes[-2:])
         self.image_shape = (math.prod(shape) // (height * width), height, width)
@@ -39,9 +50,9 @@ class ImageTorso(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         images = observation.permute(self.order).reshape(-1, *self.image_shape)
-        # In this format an update on a CPU takes a third less time, whatever the format of the weights, which may be
+        # In channels-last an update on a CPU takes a third less time, whatever the format of the weights, which may be
         # views of one flat tensor. Bytes are reordered rather than floats; channel-last images need no reordering.
-        images = _to_float(images.contiguous(memory_format=torch.channels_last))
+        images = _to_float(images.contiguous(memory_format=self.memory_format))
         # Unlike the paper and TorchBeast: less their mean. On a screen of nearly one color all weights of a filter have
         # nearly one gradient; a few steps along it turn the whole screen's response negative, and the filter is dead:
         # on Pong 29 of 32 within 300,000 steps, none without the mean (docs/results.md).

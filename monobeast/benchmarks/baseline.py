@@ -1,0 +1,48 @@
+"""The trainer set as MonoBeast is built by default, so that anybody can repeat how much faster it is than that."""
+
+import importlib.util
+import json
+from typing import Any
+
+from monobeast import environments
+from monobeast.config import Config
+from monobeast.environments.atari import is_atari
+from monobeast.environments.registry import find_spec
+
+# TorchBeast's defaults, but for network, unroll and batch, which must be the same for a ratio to mean anything. The
+# threads of the learner are those that its four actors leave.
+_MONOBEAST: dict[str, Any] = {
+    "num_actors": 4,
+    "envs_per_actor": 1,
+    "num_buffers": 8,
+    "num_learner_threads": None,
+    "precision": "float32",
+    "memory_format": "contiguous",
+}
+_OF_ATARI = ("frame_skip", "noop_max", "sticky_actions", "full_action_space", "max_episode_frames")
+
+
+def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are compared with, where `settings` are those that were given.
+
+    Raises:
+        ValueError: no such environment; OpenCV is missing; a setting that Gymnasium's wrappers have nothing for.
+    """
+    config = environments.resolve(Config(**settings))
+    settings = settings | _MONOBEAST | {"preset": config.preset}
+    if not is_atari(find_spec(config.env)):
+        return settings  # Gymnasium's own environments are stepped in Python in either case
+    if importlib.util.find_spec("cv2") is None:
+        raise ValueError(
+            "--baseline monobeast: Gymnasium's wrappers for Atari need OpenCV: pip install opencv-python-headless"
+        )
+    if config.env_kwargs != "{}":
+        raise ValueError(f"--env_kwargs {config.env_kwargs}: not with --baseline monobeast, whose wrappers have none")
+    arguments = {"game": config.env} | {name: getattr(config, name) for name in _OF_ATARI}
+    own = {name: value for name, value in settings.items() if name not in _OF_ATARI}
+    return own | {
+        "env": "monobeast.benchmarks.python_atari:monobeast/PythonAtari-v0",
+        "env_kwargs": json.dumps(arguments),
+        "reward_clipping": config.reward_clipping,
+        "life_loss_terminal": config.life_loss_terminal,
+    }

@@ -1,0 +1,140 @@
+"""`monobeast benchmark`: what each part costs alone, what could be reached by that, and what is reached."""
+
+import argparse
+import json
+import math
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monobeast.commands.plan import describe
+from monobeast.config import Config
+
+if TYPE_CHECKING:
+    from monobeast.benchmarks.report import Case
+    from monobeast.benchmarks.whole import Whole
+
+TAKES_TRAIN_FLAGS = True
+_FAILED = 1
+_OWN: dict[str, Any] = {  # flags and their defaults
+    "seconds": 20.0,
+    "warm_up": 5.0,
+    "part_seconds": 1.0,
+    "rounds": 2,
+    "compare": None,
+    "baseline": None,
+    "json": None,
+}
+_NOT_KEPT = ("timeline", "xpid", "savedir", "resume", "exact_resume", "max_seconds")  # what speaks of a run that lasts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the benchmark's own flags, beside those of train."""
+    own = parser.add_argument_group("benchmark")
+
+    def read_flags(text: str) -> dict[str, Any]:
+        return vars(parser.parse_args(shlex.split(text)))
+
+    def add(name: str, type: Any, metavar: str, help: str) -> None:
+        default = "" if _OWN[name] is None else f" (default: {_OWN[name]})"
+        own.add_argument(f"--{name}", type=type, metavar=metavar, help=help + default)
+
+    read_flags.__name__ = "flags"  # argparse names it: "invalid flags value"
+    add("seconds", float, "FLOAT", "least time over which a whole run is measured")
+    add("warm_up", float, "FLOAT", "seconds after the first update that do not count")
+    add("part_seconds", float, "FLOAT", "time for each part alone")
+    add("rounds", int, "INT", "with two settings: runs of each, by turns")
+    add("compare", read_flags, '"FLAGS"', "also runs with these flags beside or in place of the others, by turns")
+    add("baseline", str, "monobeast", "also runs as MonoBeast is built by default, by turns")
+    add("json", Path, "FILE", "writes everything that was found to a file")
+    parser.epilog = "exit codes: 0 measured, 1 a run failed, 2 bad flag or value, 130 stopped by Ctrl-C"
+
+
+def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
+    """Measures, and prints.
+
+    Args:
+        arguments: Those of the benchmark among them.
+        settings: Of `Config`, those that were given.
+
+    Raises:
+        ValueError: a bad value; the message names the flag.
+    """
+    own = _OWN | {name: value for name, value in vars(arguments).items() if name in _OWN}
+    _check(own, settings)
+    Config(**settings)  # refused before the seconds that torch takes to import
+    if own["compare"] is not None:
+        Config(**(settings | own["compare"]))
+    from monobeast.processes import Stopped, StopSignals
+
+    with StopSignals() as stop:
+        try:
+            with stop.raised():
+                return _measure(own, settings)
+        except Stopped:
+            return 128 + (stop.received or 0)
+
+
+def _check(own: dict[str, Any], settings: dict[str, Any]) -> None:
+    for name in ("seconds", "warm_up", "part_seconds"):
+        if not (math.isfinite(own[name]) and own[name] >= 0) or (name == "seconds" and own[name] == 0):
+            raise ValueError(f"--{name} {own[name]}: must be {'above' if name == 'seconds' else 'at least'} 0")
+    if own["rounds"] < 1:
+        raise ValueError(f"--rounds {own['rounds']}: must be at least 1")
+    if own["baseline"] not in (None, "monobeast"):
+        raise ValueError(f"--baseline {own['baseline']}: must be monobeast")
+    if own["baseline"] and own["compare"] is not None:
+        raise ValueError("--baseline monobeast --compare: exclude each other")
+    if own["json"] is not None and not os.access(own["json"].absolute().parent, os.W_OK):
+        raise ValueError(f"--json {own['json']}: must be a file in a folder that can be written to")
+    for name in _NOT_KEPT:
+        if settings.get(name):
+            raise ValueError(f"--{name} {settings[name]}: not for benchmark, which keeps none of its runs")
+    for name in own["compare"] or {}:
+        if name in _OWN or name in _NOT_KEPT:
+            raise ValueError(f"--compare: takes flags of train that a benchmark can vary, not --{name}")
+
+
+def _measure(own: dict[str, Any], settings: dict[str, Any]) -> int:
+    from monobeast.benchmarks import report, whole
+
+    named = _name_settings(own, settings)
+    cases = []
+    for name, given in named.items():
+        case = _measure_parts(name, given, own["part_seconds"])
+        print(f"{name}: {describe(case.config)}", *report.format_parts(case), "", sep="\n", flush=True)
+        cases.append(case)
+    wholes: list[list[Whole]] = [[] for _ in cases]
+    for _ in range(own["rounds"] if len(cases) > 1 else 1):
+        for case, runs in zip(cases, wholes, strict=True):
+            try:
+                runs.append(whole.run(named[case.name], own["seconds"], own["warm_up"]))
+            except whole.RunFailed as failure:
+                print(f"{case.name}: {failure}")
+                return _FAILED
+            print(report.format_whole(case, runs[-1]), flush=True)
+    if len(cases) > 1:
+        print(report.format_ratios([case.name for case in cases], report.find_ratios(*wholes)))
+    if own["json"] is not None:
+        own["json"].write_text(json.dumps(report.to_plain(cases, wholes), indent=2) + "\n")
+    return 0
+
+
+def _name_settings(own: dict[str, Any], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """One or two settings by the names that the tables have for them."""
+    if own["baseline"]:
+        from monobeast.benchmarks import baseline
+
+        return {"as given": settings, "as MonoBeast": baseline.like_monobeast(settings)}
+    if own["compare"] is not None:
+        return {"A": settings, "B": settings | own["compare"]}
+    return {"as given": settings}
+
+
+def _measure_parts(name: str, settings: dict[str, Any], seconds: float) -> "Case":
+    from monobeast import machine, preparation
+    from monobeast.benchmarks import parts, report
+
+    prepared = preparation.prepare(Config(**settings), given=set(settings))
+    return report.Case(name, prepared.config, parts.measure(prepared, seconds), machine.count_cores())
