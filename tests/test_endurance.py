@@ -145,7 +145,7 @@ def test_a_run_whose_actors_are_killed_at_random_learns_all_the_same(
 
     counts = ", ".join(f"{number.name} {count}" for number, count in sent.items())
     report(capsys, f"{start_method}: {counts}; {num_restarts} replaced, step {result.step:,}, "
-                   f"mean return {result.mean_episode_return:.2f}")
+                   f"mean return {result.mean_episode_return}")
     assert (result.state, result.step, killer.count) == ("complete", steps_of(config), num_kills)
     assert num_restarts == len(causes) == num_kills
     assert sent[signal.SIGTERM] > 0
