@@ -105,7 +105,8 @@ CLASSIC = {
     **{"correction": "vtrace", "life_loss_terminal": False},
     **{"reward_clipping": "none", "reward_scale": 1.0},
     **{"clip_rho_threshold": 1.0, "clip_c_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "vtrace_lambda": 1.0},
-    **{"network": "mlp", "use_lstm": False, "precision": "float32", "device": "cpu", "num_learner_threads": 1},
+    **{"network": "mlp", "use_lstm": False, "precision": "float32", "memory_format": "channels_last"},
+    **{"device": "cpu", "num_learner_threads": 1},
 }
 ATARI = CLASSIC | {
     **{"preset": "atari", "learning_rate": 7e-4, "entropy_cost_end": 0.0},
