@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from monobeast import vtrace
-from monobeast.vtrace_faults import FAULTS, Outputs
+from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
 
 if TYPE_CHECKING:
