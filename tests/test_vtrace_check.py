@@ -337,6 +337,13 @@ def test_what_no_mistake_explains_is_measured_in_one_line(wrong, expected):
     assert len({*report.faults.values()}) == 1 and expected in report.faults["off policy"]
 
 
+def test_a_sum_in_float16_is_told_from_its_errors():
+    function = functools.partial(implementations.in_precision, "float16 then float64")
+
+    faults = compare(function, skip=["magnitudes", "long", "extreme ratios"]).faults
+    assert faults and all(text.endswith(", as of a sum in float16") for text in faults.values()), faults
+
+
 def test_the_usual_mistake_of_a_kind_is_told_where_generic_kinds_agree():
     def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
         vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
