@@ -107,15 +107,23 @@ def test_a_function_of_two_axes_is_right_without_the_others():
     assert found["an axis after B"].startswith("takes [T, B] alone: raised ValueError: too many values to unpack")
 
 
+def test_a_function_that_is_wrong_beyond_two_axes_alone_is_told_how_to_leave_them_out():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+        return [array[..., ::-1] if array.ndim > 2 else array for array in outputs]
+
+    assert 'If it is of [T, B] alone: --skip "further axes".' in compare(function).notes
+
+
 @pytest.mark.parametrize(
-    ("function", "arrays", "note"),
+    ("function", "note"),
     [
-        (implementations.in_torch, None, "It was called with torch tensors of float64: log_rhos, discounts, "),
-        (implementations.torchrl_names, None, "It was called with NumPy arrays of float64: target_action_log_probs, "),
-        (implementations.raising(OSError()), None, "With torch tensors, too, it raises in every case."),
+        (implementations.in_torch, "It was called with torch tensors of float64: log_rhos, discounts, "),
+        (implementations.torchrl_names, "It was called with NumPy arrays of float64: target_action_log_probs, "),
+        (implementations.raising(OSError()), "With torch tensors, too, it raises in every case."),
     ],
 )
-def test_torch_gets_its_tensors_where_arrays_raise_in_every_case(function, arrays, note):
+def test_torch_gets_its_tensors_where_arrays_raise_in_every_case(function, note):
     assert any(found.startswith(note) for found in compare(function).notes)
 
 

@@ -7,6 +7,7 @@ from monobeast.vtrace_check.comparison import (
     AGREES,
     DIFFERS,
     FLOAT16_TOLERANCE,
+    LEFT_OUT,
     Comparison,
     is_same,
     measure_scale,
@@ -31,7 +32,7 @@ def explain(comparisons: list[Comparison], taken: Iterable[str]) -> dict[str, st
         return dict.fromkeys(kinds, f"{_what_differs(differing)}: these are the numbers of: {_name(common)}")
     named = {kind: _find_common(faults, of_kind) for kind, of_kind in kinds.items()}
     unknown = [one for one in differing if not named[one.case.kind]]
-    is_special = {one.verdict for one in comparisons if one.case.kind in _GENERIC} == {AGREES}
+    is_special = {one.verdict for one in comparisons if one.case.kind in _GENERIC} <= {AGREES, LEFT_OUT}
     texts = {}
     for kind, of_kind in kinds.items():
         if named[kind]:

@@ -61,19 +61,21 @@ def _assign(parameters: list[inspect.Parameter], by_position: bool) -> Call:
     positional: list[str] = []
     named: dict[str, str] = {}
     left: list[str] = []
+    is_next = True  # the place after the last that was filled
     for parameter in parameters:
         name = find_argument(parameter.name)
-        is_next = not any(other.name in left for other in parameters if other.kind is not other.KEYWORD_ONLY)
-        has_place = is_next and parameter.kind is not parameter.KEYWORD_ONLY
+        is_next = is_next and parameter.kind is not parameter.KEYWORD_ONLY
         has_name = parameter.kind is not parameter.POSITIONAL_ONLY
-        if name is None or name in positional or name in named.values() or not (has_place or has_name):
+        if name is None or name in (*positional, *named.values()) or not (is_next or has_name):
             if parameter.default is parameter.empty:
                 _refuse(parameter.name, name)
             left.append(parameter.name)
-        elif has_place and (by_position or not has_name):
+            is_next = False
+        elif is_next and (by_position or not has_name):
             positional.append(name)
         else:
             named[parameter.name] = name
+            is_next = False
     return Call(tuple(positional), named, tuple(left))
 
 
