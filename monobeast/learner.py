@@ -83,6 +83,7 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
     if config.correction == "one_step":
         return corrections.one_step(log_rhos, **steps, **pg_clip)
     if config.correction == "epsilon":
+        # The sum is log pi but for rounding, and minus infinity in reset steps, where it is not read.
         behavior_log_probs = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
         return corrections.epsilon_corrected(log_rhos + behavior_log_probs, **steps)
     return corrections.uncorrected(**steps)

@@ -7,8 +7,9 @@ Unlike in TorchBeast, c has a threshold of its own and a lambda, shapes are chec
 the log probabilities carry no gradient either.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -41,10 +42,16 @@ def action_log_probs(policy_logits: Tensor, actions: Tensor) -> Tensor:
         float [...]: log pi(a|x), without gradient; float32 where the logits have less.
 
     Raises:
-        ValueError: `actions` is not int64 or not of the logits' leading shape.
+        TypeError: an argument is no tensor.
+        ValueError: the logits are no floats, or `actions` is not int64, not of their leading shape, or not from 0 to
+            A - 1, which is checked on the CPU alone: elsewhere it would wait for the device, which stops by itself.
     """
     _check_actions("policy_logits", policy_logits, actions)
-    return _widen(policy_logits).log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return _take_log_probs(policy_logits, actions)
+
+
+def _take_log_probs(policy_logits: Tensor, actions: Tensor) -> Tensor:
+    return widen(policy_logits).log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
 @torch.no_grad()
@@ -59,7 +66,7 @@ def from_logits(
     clip_rho_threshold: Threshold = 1.0,
     clip_pg_rho_threshold: Threshold = 1.0,
     clip_c_threshold: Threshold = 1.0,
-    lambda_: float = 1.0,
+    lambda_: float | Tensor = 1.0,
 ) -> VTraceFromLogitsReturns:
     """V-trace for softmax policies: log_rhos from both policies' logits, then `from_importance_weights`.
 
@@ -74,15 +81,16 @@ def from_logits(
         never taken; its log_rho is NaN.
 
     Raises:
-        ValueError: an argument's shape, dtype or value does not fit; the message says which, expected and found.
+        TypeError, ValueError: as in `action_log_probs` and `from_importance_weights`; the message names the argument,
+            and says what was expected and found.
     """
     _check_actions("behavior_policy_logits", behavior_policy_logits, actions)
     _check_actions("target_policy_logits", target_policy_logits, actions)
     if behavior_policy_logits.shape != target_policy_logits.shape:
         expected, found = list(behavior_policy_logits.shape), list(target_policy_logits.shape)
         raise ValueError(f"target_policy_logits: expected shape {expected}, found {found}")
-    behavior_action_log_probs = action_log_probs(behavior_policy_logits, actions)
-    target_action_log_probs = action_log_probs(target_policy_logits, actions)
+    behavior_action_log_probs = _take_log_probs(behavior_policy_logits, actions)
+    target_action_log_probs = _take_log_probs(target_policy_logits, actions)
     log_rhos = target_action_log_probs - behavior_action_log_probs
     targets = from_importance_weights(
         log_rhos,
@@ -108,7 +116,7 @@ def from_importance_weights(
     clip_rho_threshold: Threshold = 1.0,
     clip_pg_rho_threshold: Threshold = 1.0,
     clip_c_threshold: Threshold = 1.0,
-    lambda_: float = 1.0,
+    lambda_: float | Tensor = 1.0,
 ) -> VTraceReturns:
     """V-trace targets and advantages from log importance weights.
 
@@ -124,7 +132,8 @@ def from_importance_weights(
     On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated, they lead to V of the policy
     between mu and pi that rho-bar chooses, equation (3); c-bar changes how fast (theorem 1), not where to.
 
-    A log_rho of minus infinity takes a step out: its target is V(x_s), its advantage 0, and no trace crosses it.
+    A log_rho of minus infinity takes a step out: its target is V(x_s), its advantage 0, and no trace crosses it. Its
+    reward and V are multiplied by 0, not masked: they must be finite.
 
     Args:
         log_rhos: float [T, B, ...]: log(pi(a_t|x_t) / mu(a_t|x_t)).
@@ -136,22 +145,24 @@ def from_importance_weights(
             checked, since reading it would wait for the GPU), or None for no clip. Without a clip a log_rho above 88
             (float32; 709 in float64) is an infinite weight.
         clip_pg_rho_threshold: the same for the weights of the advantages.
-        clip_c_threshold: c-bar, the same for the weights that make up the traces.
-        lambda_: 0 to 1, multiplies every c (remark 2).
+        clip_c_threshold: c-bar, the same for the weights that make up the traces. Above 1 / gamma, or None, traces
+            may grow from step to step: what (gamma c-bar)^T does not fit into the dtype may become infinite.
+        lambda_: 0 to 1, or a 0-dim tensor that is not checked either, multiplies every c (remark 2).
 
     Returns:
         `VTraceReturns`, without gradient, of the shape that all arguments broadcast to.
 
     Raises:
-        ValueError: T or B or the number of axes differ, T is 0, axes after B do not broadcast, a threshold is
-            negative, NaN or a tensor with axes, or lambda_ is out of range.
+        TypeError: an argument is no tensor, a threshold or lambda_ neither tensor nor number.
+        ValueError: dtypes are not of floats, devices, T, B or the number of axes differ, T is 0, axes after B do not
+            broadcast, a threshold is negative, NaN or a tensor with axes, or lambda_ is out of range.
     """
-    log_rhos, discounts, rewards = _widen(log_rhos), _widen(discounts), _widen(rewards)
-    values, bootstrap_value = _widen(values), _widen(bootstrap_value)
-    shape = _broadcast_shape(bootstrap_value, log_rhos=log_rhos, discounts=discounts, rewards=rewards, values=values)
-    values, bootstrap_value = values.expand(shape), bootstrap_value.expand(shape[1:])
-    if not isinstance(lambda_, Tensor) and not 0 <= lambda_ <= 1:
-        raise ValueError(f"lambda_: expected a number from 0 to 1, found {lambda_}")
+    over_time = {"log_rhos": log_rhos, "discounts": discounts, "rewards": rewards, "values": values}
+    check_floats(**over_time, bootstrap_value=bootstrap_value)
+    shape = _broadcast_shape(bootstrap_value, over_time)
+    lambda_ = _check_lambda(lambda_, log_rhos.device)
+    log_rhos, discounts, rewards = widen(log_rhos), widen(discounts), widen(rewards)
+    values, bootstrap_value = widen(values).expand(shape), widen(bootstrap_value).expand(shape[1:])
 
     rhos = log_rhos.exp()
     clipped_rhos = clip_rhos(rhos, "clip_rho_threshold", clip_rho_threshold)
@@ -196,38 +207,81 @@ def accumulate_backward(deltas: Tensor, factors: Tensor) -> Tensor:
     return deltas
 
 
-def _widen(tensor: Tensor) -> Tensor:
+def widen(tensor: Tensor) -> Tensor:
     """The tensor, in float32 if its dtype is float16 or bfloat16."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def clip_rhos(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
-    """`rhos`, none above `threshold`; raises ValueError, by the name given, for a threshold that can't be one."""
+    """`rhos`, none above `threshold`; raises TypeError or ValueError, by the name given, for what can't be one."""
     if threshold is None:
         return rhos
     if isinstance(threshold, Tensor):
-        if threshold.dim() != 0:
-            raise ValueError(f"{name}: expected a tensor of shape [], found {list(threshold.shape)}")
-        return rhos.clamp(max=threshold.to(rhos.device))
-    if not threshold >= 0:  # also true of NaN
+        return rhos.clamp(max=_check_scalar(name, threshold, rhos.device))
+    if not _is_number(threshold):
+        raise TypeError(f"{name}: expected None, a number or a tensor, found a {type(threshold).__name__}")
+    if not float(threshold) >= 0:  # also true of NaN
         raise ValueError(f"{name}: expected None or a number of at least 0, found {threshold}")
-    return rhos.clamp(max=threshold)
+    return rhos.clamp(max=float(threshold))
+
+
+def check_floats(**tensors: Tensor) -> None:
+    """Raises TypeError for what is no tensor, ValueError for a dtype or device that does not fit, by its name."""
+    devices = Counter(tensor.device for tensor in tensors.values() if isinstance(tensor, Tensor))
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: expected a tensor, found a {type(tensor).__name__}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name}: expected a dtype of floats, found {tensor.dtype}")
+        if tensor.device != (usual := devices.most_common(1)[0][0]):
+            raise ValueError(f"{name}: expected a tensor on {usual}, as the others, found one on {tensor.device}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, SupportsFloat) and not hasattr(value, "__len__")  # as an array of NumPy has
+
+
+def _check_scalar(name: str, tensor: Tensor, device: torch.device) -> Tensor:
+    """The 0-dim tensor, on the device; its value is not looked at, for which the host would have to wait."""
+    if tensor.dim() != 0:
+        raise ValueError(f"{name}: expected a tensor of shape [], found {list(tensor.shape)}")
+    return tensor.to(device)
+
+
+def _check_lambda(lambda_: float | Tensor, device: torch.device) -> float | Tensor:
+    if isinstance(lambda_, Tensor):
+        return _check_scalar("lambda_", lambda_, device)
+    if not _is_number(lambda_):
+        raise TypeError(f"lambda_: expected a number or a tensor, found a {type(lambda_).__name__}")
+    if not 0 <= float(lambda_) <= 1:
+        raise ValueError(f"lambda_: expected a number from 0 to 1, found {lambda_}")
+    return float(lambda_)
 
 
 def _check_actions(name: str, policy_logits: Tensor, actions: Tensor) -> None:
-    """Raises ValueError unless `actions` are int64, one for each row of `policy_logits`."""
+    """Raises TypeError or ValueError unless `actions` are int64, one for each row of `policy_logits`, 0 to A - 1."""
+    check_floats(**{name: policy_logits})
+    if not isinstance(actions, Tensor):
+        raise TypeError(f"actions: expected a tensor, found a {type(actions).__name__}")
     if actions.dtype != torch.int64:
         raise ValueError(f"actions: expected dtype torch.int64, found {actions.dtype}")
     if policy_logits.dim() == 0 or policy_logits.shape[:-1] != actions.shape:
         expected = ", ".join([*map(str, actions.shape), "A"])
         raise ValueError(f"{name}: expected shape [{expected}] for these actions, found {list(policy_logits.shape)}")
+    if actions.device != policy_logits.device:
+        raise ValueError(f"actions: expected a tensor on {policy_logits.device}, found one on {actions.device}")
+    if actions.device.type == "cpu" and actions.numel():
+        least, largest = actions.aminmax()
+        if least < 0 or largest >= policy_logits.shape[-1]:
+            found = f"{int(least)} to {int(largest)}"
+            raise ValueError(f"actions: expected 0 to {policy_logits.shape[-1] - 1}, as {name} has, found {found}")
 
 
-def _broadcast_shape(bootstrap_value: Tensor, **over_time: Tensor) -> torch.Size:
-    """The [T, B, ...] that all arguments broadcast to; raises ValueError where one does not fit those before it."""
-    shape = over_time["log_rhos"].shape
+def _broadcast_shape(bootstrap_value: Tensor, over_time: dict[str, Tensor]) -> torch.Size:
+    """The [T, B, ...] that all arguments broadcast to; raises ValueError by the name of one that differs from most."""
+    shape = Counter(tensor.shape for tensor in over_time.values()).most_common(1)[0][0]
     if len(shape) < 2 or shape[0] == 0:
-        raise ValueError(f"log_rhos: expected shape [T, B, ...] with T at least 1, found {list(shape)}")
+        raise ValueError(f"{next(iter(over_time))}: expected shape [T, B, ...] with T at least 1, found {list(shape)}")
     for name, tensor in over_time.items():
         shape = _broadcast(name, tensor.shape, shape, fixed_axes=2)
     return shape[:1] + _broadcast("bootstrap_value", bootstrap_value.shape, shape[1:], fixed_axes=1)

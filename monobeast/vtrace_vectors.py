@@ -13,11 +13,18 @@ import numpy as np
 Array = np.ndarray
 
 
+class UsualFault(NamedTuple):
+    """Of an implementation that fails a kind of cases and no generic one."""
+
+    vs: str
+    pg_advantages: str  # if those alone are wrong
+
+
 class Kind(NamedTuple):
     """What some of the cases have in common."""
 
     shows: str
-    usual_fault: str  # of an implementation that fails them
+    usual_fault: UsualFault
 
 
 class Case(NamedTuple):
@@ -33,12 +40,17 @@ class Case(NamedTuple):
 
 def load_cases() -> list[Case]:
     """All cases, in the order of the file."""
-    return [_make_case(**case) for case in _read()["cases"]]
+    return [*_make_cases()]
 
 
 def load_kinds() -> dict[str, Kind]:
     """What the kinds of cases show, by their names."""
-    return {name: Kind(**kind) for name, kind in _read()["kinds"].items()}
+    return {name: Kind(kind["shows"], UsualFault(**kind["usual_fault"])) for name, kind in _read()["kinds"].items()}
+
+
+@cache
+def _make_cases() -> list[Case]:
+    return [_make_case(**case) for case in _read()["cases"]]
 
 
 @cache

@@ -1,8 +1,10 @@
 """Writes the numbers of docs/vtrace.md and draws its plot: `python scripts/make_vtrace_page.py`; needs matplotlib."""
 
 import inspect
+import io
 import itertools
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +12,10 @@ import numpy as np
 import torch
 
 from monobeast import vtrace
-from monobeast.vtrace_faults import FAULTS, Outputs
+from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
+from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
 
 if TYPE_CHECKING:
@@ -74,10 +79,18 @@ def render(page: str) -> str:
     """The page with its blocks made anew."""
     makers = {
         "code": render_code,
+        "example_inputs": render_example_inputs,
         "example": render_example,
+        "example_steps": render_example_steps,
+        "two_actions": render_two_actions,
         "rho_bar": render_rho_bars,
+        "deviation": render_deviation,
         "c_bar": render_c_bars,
+        "end_inputs": render_end_inputs,
         "ends": render_ends,
+        "end_steps": render_end_steps,
+        "arguments": render_arguments,
+        "fault_inputs": render_fault_inputs,
         "faults": render_faults,
     }
     return _BLOCK.sub(lambda block: f"{block[1]}\n{makers[block[2]]()}\n\n{block[3]}", page)
@@ -94,6 +107,14 @@ def _without_docstring(function: object) -> str:
     return re.sub(r'    """.*?"""\n', "", source.removeprefix("@torch.no_grad()\n"), count=1, flags=re.DOTALL).rstrip()
 
 
+def render_example_inputs() -> str:
+    gamma, last = WORKED.discounts[0], WORKED.states[-1]
+    return _fill(
+        f"""Three steps, γ = {gamma:g}, ρ̄ = c̄ = λ = 1; V(x_3) = {last:g} is the bootstrap value. Begin with the last
+        row."""
+    )
+
+
 def render_example() -> str:
     """The worked example, row by row."""
     vs, advantages = WORKED.solve()
@@ -104,12 +125,36 @@ def render_example() -> str:
     return _table(head, [[t, *map(_number, row)] for t, row in enumerate(zip(*columns, strict=True))])
 
 
+def render_example_steps() -> str:
+    """The same, as one would do it by hand."""
+    (vs, advantages), V, gamma = WORKED.solve(), WORKED.states, WORKED.discounts
+    weights = [min(1.0, ratio) for ratio in WORKED.ratios]
+    errors = [*(vs - V[:-1]), 0.0]
+    deltas, lines = [0.0] * len(vs), []
+    for t in reversed(range(len(vs))):
+        deltas[t] = weights[t] * (WORKED.rewards[t] + gamma[t] * V[t + 1] - V[t])
+        clip = f"the ratio {WORKED.ratios[t]:g} is clipped to 1. " if WORKED.ratios[t] > 1 else ""
+        delta = f"{weights[t]:g} ({WORKED.rewards[t]:g} + {gamma[t]:g} · {V[t + 1]:g} - {V[t]:g}) = {deltas[t]:g}"
+        error = f"v - V = {deltas[t]:g} + {gamma[t]:g} · {weights[t]:g} · {errors[t + 1]:g} = {errors[t]:g}"
+        rest = f", {error}," if t + 1 < len(vs) else "; nothing comes after it:"
+        lines.append(f"* Row {t}: {clip}δ = {delta}{rest} v = {V[t]:g} + {errors[t]:g} = {vs[t]:g}.")
+    first, second = weights[:2]
+    factors = ["", f"{gamma[0]:g} · {first:g} · ", f"{gamma[0] * gamma[1]:g} · {first:g} · {second:g} · "]
+    signed = [f"{delta:g}" if delta >= 0 else f"({delta:g})" for delta in deltas]
+    terms = " + ".join(factor + delta for factor, delta in zip(factors, signed, strict=True))
+    lines.append(f"* The sum of equation (1) says the same: {V[0]:g} + {terms} = {vs[0]:g}.")
+    q = f"{WORKED.rewards[0]:g} + {gamma[0]:g} · {vs[1]:g}"
+    advantage = f"{weights[0]:g} ({q} - {V[0]:g}) = {advantages[0]:g}"
+    lines.append(f"* Advantage of row 0: {advantage}, with v_1 = {vs[1]:g}, not with V(x_1) = {V[1]:g}.")
+    return "\n".join(lines)
+
+
 class FixedPoint(NamedTuple):
     """What repeated updates come to, and how."""
 
     value: float
     contraction: float  # factor of an update's error
-    deviation: float  # standard deviation of a target, at the fixed point
+    deviation: float  # standard deviation of v_0, V being the fixed point
 
 
 def find_fixed_point(rho_bar: float, c_bar: float) -> FixedPoint:
@@ -139,9 +184,31 @@ def value_of(policy: np.ndarray) -> float:
     return float(policy @ REWARDS / (1 - GAMMA))
 
 
+def render_two_actions() -> str:
+    minimum, policy = np.minimum(MU, PI), chosen_policy(1.0)
+    earned, low, high = _join(REWARDS, " and "), 1 / (MU / PI).max(), (PI / MU).max()
+    return _fill(
+        f"""One state, two actions with rewards {earned}, γ = {GAMMA:g}, π = ({_join(PI)}), μ = ({_join(MU)}):
+        V of π is {value_of(PI):g}, V of μ is {value_of(MU):g}. At ρ̄ = 1 the minimum is ({_join(minimum)}), normalized
+        ({_join(policy)}), so V is {value_of(policy):g}. From ρ̄ = {high:g} on, the largest ratio, it is V of π; below
+        the least ratio, {low:.3f}, V of μ. In the table c̄ = min(1, ρ̄)."""
+    )
+
+
+def render_deviation() -> str:
+    return _fill(
+        f"""*Deviation* is the standard deviation of v_0 over all trajectories of {N} steps that μ takes, V being the
+        fixed point; *contraction* the factor that an update of {N} steps leaves of the error of V."""
+    )
+
+
+def _join(numbers: np.ndarray, between: str = ", ") -> str:
+    return between.join(f"{number:g}" for number in numbers)
+
+
 def render_rho_bars() -> str:
     """Where rho-bar leads, c-bar being as large, but 1 at most."""
-    head = ["rho-bar", "policy of equation (3)", "its V", "fixed point of V-trace", "contraction", "deviation of v"]
+    head = ["rho-bar", "policy of equation (3)", "its V", "fixed point of V-trace", "contraction", "deviation of v_0"]
     rows = []
     for rho_bar in RHO_BARS:
         policy, found = chosen_policy(rho_bar), find_fixed_point(rho_bar, min(1.0, rho_bar))
@@ -153,7 +220,7 @@ def render_rho_bars() -> str:
 def render_c_bars() -> str:
     """What c-bar changes, at rho-bar 1."""
     rows = [[f"{c_bar:g}", *(f"{number:.3f}" for number in find_fixed_point(1.0, c_bar))] for c_bar in C_BARS]
-    return _table(["c-bar", "fixed point", "contraction", "deviation of v"], rows)
+    return _table(["c-bar", "fixed point", "contraction", "deviation of v_0"], rows)
 
 
 def draw() -> "Figure":
@@ -173,10 +240,29 @@ def draw() -> "Figure":
         left.set(xscale="log", xlabel="rho-bar", ylabel="value")
         left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.94), fontsize="small", handlelength=1.2)
         right.plot(RHO_BARS, [point.deviation for point in found], "o-", color="C3")
-        right.set(xscale="log", xlabel="rho-bar", ylabel="standard deviation of a target", ylim=(0, None))
+        right.set(xscale="log", xlabel="rho-bar", ylabel="standard deviation of v_0", ylim=(0, None))
         for axes in (left, right):
             axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def render_plot() -> str:
+    """The text of the plot's file."""
+    import matplotlib
+
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "monobeast", "svg.fonttype": "none"}):
+        draw().savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def render_end_inputs() -> str:
+    V, gamma = TRUNCATED.states, TRUNCATED.discounts[0]
+    return _fill(
+        f"""Two steps with reward {TRUNCATED.rewards[0]:g}, an end, the reset step (row 2), one step of the next
+        episode; on-policy, γ = {gamma:g}; V is {V[0]:g}, {V[1]:g}, then {V[2]:g} at the final observation, {V[3]:g} at
+        the first of the next episode, and {V[4]:g}. A is the advantage:"""
+    )
 
 
 def render_ends() -> str:
@@ -188,6 +274,37 @@ def render_ends() -> str:
     }
     head = ["what ends in row 1", *(f"v_{t}" for t in range(4)), *(f"A_{t}" for t in range(4))]
     return _table(head, [[name, *map(_number, np.concatenate(outputs))] for name, outputs in rows.items()])
+
+
+def render_end_steps() -> str:
+    """Of the table's rows, by hand."""
+    V, r, gamma = TRUNCATED.states, TRUNCATED.rewards, TRUNCATED.discounts[0]
+    cut, counted = TRUNCATED.solve().vs, TRUNCATED._replace(ratios=[1.0] * 4).solve().vs
+    terminated = TERMINATED.solve().vs[1]
+
+    def sum_of(t: int, after: float, result: float) -> str:
+        return f"{r[t]:g} + {gamma:g} · {after:g} = {result:g}"
+
+    return _fill(
+        f"""By hand: truncated, v_1 is {sum_of(1, V[2], cut[1])}; terminated, it is {terminated:g}. Where the reset step
+        counts, the next episode reaches v_1: row 3 has the target {sum_of(3, V[4], counted[3])}, row 2 then
+        {sum_of(2, counted[3], counted[2])}, and v_1 is {sum_of(1, counted[2], counted[1])}."""
+    )
+
+
+def render_arguments() -> str:
+    """What a function may take and return, under which names."""
+    names = {f"`{name}`": others.split() for name, (_, others) in ARGUMENTS.items()}
+    names |= {f"`{name}`, returned": list(others) for name, *others in (VS, ERRORS, ADVANTAGES)}
+    return _table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
+
+
+def render_fault_inputs() -> str:
+    rho_bar, pg_rho_bar, c_bar, lambda_ = APART.values()
+    return _fill(
+        f"""Here is one column in which they show, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
+        c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. What differs is bold."""
+    )
 
 
 def make_case() -> Case:
@@ -203,19 +320,28 @@ def render_faults() -> str:
     given = zip(("pi / mu", "gamma", "r", "V"), EVERYTHING, strict=True)
     inputs = _table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
     right = np.concatenate([array[:, 0] for array in case.expected.values()])
-    rows = [["none", *map(_number, right)]]
+    rows, hidden = [["none", *map(_number, right)]], []
     for fault in FAULTS:
         wrong = np.concatenate([array[:, 0] for array in fault.compute(case)])
         same = np.isclose(wrong, right)
         cells = [_number(value) if is_same else f"**{_number(value)}**" for value, is_same in zip(wrong, same)]
-        rows.append([str(fault), *cells])
+        if fault.takes or same.all():
+            hidden.append(str(fault))
+        else:
+            rows.append([str(fault), *cells])
     outputs = _table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
-    return f"{inputs}\n\n{outputs}"
+    others = "\n".join(f"* {text}" for text in hidden)
+    return f"{inputs}\n\n{outputs}\n\nThese show where there are logits, or several columns:\n\n{others}"
 
 
 def _number(value: float) -> str:
     """Up to four digits behind the point."""
     return f"{value + 0.0:.4f}".rstrip("0").rstrip(".") if abs(value) > 5e-5 else "0"
+
+
+def _fill(text: str) -> str:
+    """One paragraph, in lines of the page's width."""
+    return textwrap.fill(" ".join(text.split()), 120, break_on_hyphens=False)
 
 
 def _table(head: list[str], rows: list[list[object]]) -> str:
@@ -225,8 +351,5 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 
 if __name__ == "__main__":
-    import matplotlib
-
     PAGE.write_text(render(PAGE.read_text()))
-    with matplotlib.rc_context({"svg.hashsalt": "monobeast", "svg.fonttype": "none"}):
-        draw().savefig(PLOT, metadata={"Date": None})
+    PLOT.write_text(render_plot())

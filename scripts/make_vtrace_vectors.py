@@ -21,7 +21,8 @@ TERMINATION, TRUNCATION = True, False
 CUT = -math.inf  # log ratio of a reset step
 
 SCHEMA = {
-    "kinds": "name of a kind: what its cases show, and the mistake that usually makes them fail",
+    "kinds": "name of a kind: what its cases show, and the mistake that usually makes vs wrong in them while other "
+    "kinds are right; under pg_advantages: if those alone are wrong",
     "cases": "list of objects with the members that follow",
     "name": "string, of this case alone",
     "kind": "string, one of kinds",
@@ -39,23 +40,73 @@ SCHEMA = {
     "(remark 2); pg_advantages are rho_s (r_s + gamma_s v_{s+1} - V(x_s)) of equation (4), with v_T = V(x_T)",
 }
 
+# What the cases of a kind show, and the mistake that usually makes vs wrong; then that which makes the advantages wrong
+# although vs are right.
 KINDS = {
-    "one step": ("T = 1", "the bootstrap value counted twice, or not at all"),
-    "on policy": ("all ratios 1: n-step returns, equation (2)", "the bootstrap value counted twice, or not at all"),
-    "off policy": ("ratios on both sides of 1, all clips 1", "pi and mu swapped, or a weight forgotten"),
-    "rho-bar": ("rho-bar apart from c-bar", "rho used for c"),
-    "c-bar": ("c-bar apart from rho-bar and from 1", "c-bar not separate: c clipped at 1, at rho-bar or not at all"),
-    "lambda": ("lambda below 1", "lambda left out, or used in the advantage"),
-    "terminal steps": ("discounts of 0 without a reset step", "the discount shifted by one step"),
-    "termination": ("discount 0, then a reset step", "the discount shifted by one step"),
-    "truncation": ("the discount kept, then a reset step", "the next episode's value leaking past the cut"),
-    "border": ("an end or a reset step in the first or last row", "the first or last row treated unlike the others"),
-    "two ends": ("two episode ends in one trajectory", "the next episode's value leaking past the cut"),
-    "extreme ratios": ("log ratios of -inf, and far beyond exp's range", "0 * infinity, or a clip before the exp"),
-    "magnitudes": ("values that are large beside the rewards", "a sum in too low a precision"),
-    "long": ("a large T", "powers of the discount or of the ratios that vanish, or overflow"),
-    "square": ("T = B", "time and batch swapped"),
-    "further axes": ("axes after B", "axes counted from the end"),
+    "one step": (
+        "T = 1",
+        "the bootstrap value counted twice, or not at all",
+        "something else than V(x_T) for v_T in the last advantage",
+    ),
+    "on policy": (
+        "all ratios 1: n-step returns, equation (2)",
+        "the bootstrap value counted twice, or not at all",
+        "V(x_{s+1}) in the advantage, where v_{s+1} belongs",
+    ),
+    "off policy": (
+        "ratios on both sides of 1, all clips 1",
+        "pi and mu swapped, or a weight forgotten",
+        "the advantage's rho forgotten, or not clipped",
+    ),
+    "rho-bar": ("rho-bar apart from c-bar", "rho used for c", "one clip for both rhos"),
+    "c-bar": (
+        "c-bar apart from rho-bar and from 1",
+        "c-bar not separate: c clipped at 1, at rho-bar or not at all",
+        "c in the advantage, where its rho belongs",
+    ),
+    "lambda": ("lambda below 1", "lambda left out", "lambda used in the advantage"),
+    "terminal steps": (
+        "discounts of 0 without a reset step",
+        "the discount shifted by one step",
+        "the discount left out of the advantage",
+    ),
+    "termination": (
+        "discount 0, then a reset step",
+        "the discount shifted by one step",
+        "the discount left out of the advantage",
+    ),
+    "truncation": (
+        "the discount kept, then a reset step",
+        "the next episode's value leaking past the cut",
+        "the next episode's value in the advantage before the cut",
+    ),
+    "border": (
+        "an end or a reset step in the first or last row",
+        "the first or last row treated unlike the others",
+        "the last advantage treated unlike the others",
+    ),
+    "two ends": (
+        "two episode ends in one trajectory",
+        "the next episode's value leaking past the cut",
+        "the next episode's value in the advantage before the cut",
+    ),
+    "extreme ratios": (
+        "log ratios of -inf, and far beyond exp's range",
+        "0 * infinity, or a clip before the exp",
+        "a ratio that is not clipped in the advantage",
+    ),
+    "magnitudes": (
+        "values that are large beside the rewards, or unlike from column to column",
+        "a sum in too low a precision",
+        "an advantage in too low a precision",
+    ),
+    "long": (
+        "a large T",
+        "powers of the discount or of the ratios that vanish, or overflow",
+        "an advantage in too low a precision",
+    ),
+    "square": ("T = B", "time and batch swapped", "time and batch swapped in the advantage"),
+    "further axes": ("axes after B", "axes counted from the end", "axes counted from the end in the advantage"),
 }
 
 PUBLISHED = {
@@ -93,6 +144,7 @@ class Recipe(NamedTuple):
     shared: tuple[str, ...] = ()  # inputs that have size 1 there
     gamma: float = 0.9
     about: float = 0.0  # mean of V
+    growth: float = 1.0  # by what rewards and values are larger than in the column before
 
     def sizes(self, name: str) -> tuple[int, ...]:
         return tuple(1 for _ in self.further) if name in self.shared else self.further
@@ -148,7 +200,9 @@ def new_cases() -> list[dict[str, Any]]:
         Recipe("minus infinity", "extreme ratios", 8, 3, ratio=lambda row: CUT if row % 3 == 1 else 0.25),
         Recipe("minus infinity in every row", "extreme ratios", 4, 2, ratio=lambda _: CUT),
         Recipe("800 and -800", "extreme ratios", 6, 2, ratio=lambda row: (800.0, -800.0, -0.5)[row % 3]),
+        Recipe("e^30, not clipped", "extreme ratios", 6, 2, no_clips, lambda row: (0.5, 30.0, -2.0)[row % 3]),
         Recipe("differences of large values", "magnitudes", 8, 2, about=1000.0, gamma=1.0),
+        Recipe("columns of unlike size", "magnitudes", 8, [[], [(3, TRUNCATION)], []], growth=1e4),
         Recipe("512 steps", "long", 512, [[(200, TRUNCATION)]], gamma=0.999),
         Recipe("an axis after B", "further axes", 5, 2, further=(3,)),
         Recipe("two axes after B", "further axes", 3, 2, apart, further=(2, 2)),
@@ -168,8 +222,8 @@ def _draw(recipe: Recipe) -> dict[str, Any]:
     makers = {
         "log_rhos": lambda t, b: CUT if is_reset[t][b] else log_rho(t),
         "discounts": lambda t, b: 0.0 if terminal[t][b] else recipe.gamma,
-        "rewards": lambda t, b: 0.0 if is_reset[t][b] else _normal(random),
-        "values": lambda t, b: _normal(random, about=recipe.about),
+        "rewards": lambda t, b: 0.0 if is_reset[t][b] else _normal(random, recipe.growth**b),
+        "values": lambda t, b: _normal(random, recipe.growth**b, recipe.about),
     }
     inputs = {name: _rows(recipe, make, recipe.sizes(name)) for name, make in makers.items()}
     inputs["bootstrap_value"] = [_fill(recipe.further, lambda: makers["values"](recipe.T, b)) for b in range(B)]
@@ -200,7 +254,10 @@ def render() -> str:
     cases = [*published_cases(), *new_cases()]
     for case in cases:
         case["expected"] = exact_vtrace(case["inputs"], case["params"])
-    kinds = {name: {"shows": shows, "usual_fault": fault} for name, (shows, fault) in KINDS.items()}
+    kinds = {
+        name: {"shows": shows, "usual_fault": {"vs": of_vs, "pg_advantages": of_advantages}}
+        for name, (shows, of_vs, of_advantages) in KINDS.items()
+    }
     return _to_text({"schema": SCHEMA, "kinds": kinds, "cases": cases}) + "\n"
 
 

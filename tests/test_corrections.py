@@ -196,6 +196,41 @@ def test_reset_steps_that_do_not_fit_are_refused(is_reset, found):
         corrections.uncorrected(**STEPS | {"is_reset": is_reset})
 
 
+@pytest.mark.parametrize("name", ["one_step", "epsilon_corrected"])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 1), (2,)])
+def test_ratios_that_do_not_fit_are_refused(name, shape):
+    with pytest.raises(ValueError, match=r"(log_rhos|target_action_log_probs): expected shape \[2, 1\], found \["):
+        getattr(corrections, name)(torch.zeros(shape), **STEPS)
+
+
+@pytest.mark.parametrize("name", ["discounts", "rewards"])
+def test_steps_that_would_broadcast_are_refused(name):
+    with pytest.raises(ValueError, match=rf"{name}: expected shape \[2, 1\], found \[2, 3\]"):
+        corrections.uncorrected(**STEPS | {name: torch.zeros(2, 3, dtype=torch.float64)})
+
+
+@pytest.mark.parametrize("name", ["values", "is_reset", "rewards"])
+def test_what_is_no_tensor_is_refused(name):
+    with pytest.raises(TypeError, match=f"{name}: expected a tensor, found a list"):
+        corrections.uncorrected(**STEPS | {name: [[1.0], [2.0]]})
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1e-6, math.nan, math.inf])
+def test_an_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(ValueError, match=f"epsilon: expected a number above 0, found {epsilon}"):
+        corrections.epsilon_corrected(LOG_RHOS, **STEPS, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("name", ["one_step", "epsilon_corrected"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_exponential_is_not_taken_in_less_than_float32(name, dtype):
+    log_probs = tensor64([[-0.3], [-7.1]]).to(dtype)
+
+    found = getattr(corrections, name)(log_probs, **STEPS).pg_advantages
+
+    assert torch.equal(found, getattr(corrections, name)(log_probs.float(), **STEPS).pg_advantages)
+
+
 def test_an_unknown_correction_is_refused():
     with pytest.raises(ValueError, match="--correction retrace: must be one of vtrace, one_step, epsilon, none"):
         with_correction("retrace")

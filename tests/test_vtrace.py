@@ -6,6 +6,7 @@ All in float64 within 1e-12 (relative, and absolute near 0): rounding errors of 
 
 from functools import partial
 
+import numpy
 import pytest
 import torch
 
@@ -224,12 +225,18 @@ def test_further_axes_broadcast():
         ({"bootstrap_value": torch.zeros(3, 1)}, r"bootstrap_value: expected shape \[3\], found \[3, 1\]"),
         ({"bootstrap_value": torch.zeros(1)}, r"bootstrap_value: expected shape \[3\], found \[1\]"),
         ({"bootstrap_value": torch.zeros(())}, r"bootstrap_value: expected shape \[3\], found \[\]"),
-        ({"log_rhos": torch.zeros(3)}, r"log_rhos: expected shape \[T, B, ...\] with T at least 1, found \[3\]"),
-        ({"log_rhos": torch.zeros(0, 3)}, r"log_rhos: expected shape .* with T at least 1, found \[0, 3\]"),
+        ({"log_rhos": torch.zeros(3)}, r"log_rhos: expected shape \[5, 3\], found \[3\]"),
+        ({"log_rhos": torch.zeros(3, 5)}, r"log_rhos: expected shape \[5, 3\], found \[3, 5\]"),
         ({"clip_rho_threshold": -1.0}, "clip_rho_threshold: expected None or a number of at least 0, found -1.0"),
         ({"clip_pg_rho_threshold": float("nan")}, "clip_pg_rho_threshold: expected .*, found nan"),
         ({"clip_c_threshold": torch.ones(3)}, r"clip_c_threshold: expected a tensor of shape \[\], found \[3\]"),
         ({"lambda_": 1.5}, "lambda_: expected a number from 0 to 1, found 1.5"),
+        ({"lambda_": float("nan")}, "lambda_: expected a number from 0 to 1, found nan"),
+        ({"lambda_": torch.ones(3)}, r"lambda_: expected a tensor of shape \[\], found \[3\]"),
+        ({"rewards": torch.zeros(5, 3).long()}, "rewards: expected a dtype of floats, found torch.int64"),
+        ({"discounts": torch.ones(5, 3).bool()}, "discounts: expected a dtype of floats, found torch.bool"),
+        ({"values": torch.zeros(5, 3, device="meta")}, "values: expected a tensor on cpu, as the others, found .*meta"),
+        ({"log_rhos": torch.zeros(5, 3, device="meta")}, "log_rhos: expected a tensor on cpu, as the others"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(change, message):
@@ -237,7 +244,38 @@ def test_what_does_not_fit_is_refused_by_name(change, message):
         vtrace.from_importance_weights(**{**random_inputs(T=5, B=3), **change})
 
 
-@pytest.mark.parametrize("name, size", [("rewards", (4, 3, 6)), ("bootstrap_value", (3, 6)), ("bootstrap_value", (4,))])
+@pytest.mark.parametrize("shape", [(3,), (0, 3)])
+def test_no_step_and_no_column_are_refused(shape):
+    with pytest.raises(ValueError, match=r"log_rhos: expected shape \[T, B, ...\] with T at least 1, found \["):
+        vtrace.from_importance_weights(*[torch.zeros(shape)] * 4, torch.zeros(3))
+
+
+@pytest.mark.parametrize("value", [[[0.0]], None, 1.0, numpy.zeros((5, 3))], ids=["list", "None", "float", "array"])
+@pytest.mark.parametrize("name", ["log_rhos", "discounts", "rewards", "values", "bootstrap_value"])
+def test_what_is_no_tensor_is_refused_by_name(name, value):
+    with pytest.raises(TypeError, match=f"{name}: expected a tensor, found a {type(value).__name__}"):
+        vtrace.from_importance_weights(**{**random_inputs(T=5, B=3), name: value})
+
+
+@pytest.mark.parametrize("value", ["1", [1.0], numpy.ones(2)], ids=["text", "list", "array"])
+@pytest.mark.parametrize("name", ["clip_rho_threshold", "clip_pg_rho_threshold", "clip_c_threshold", "lambda_"])
+def test_what_is_no_number_is_refused_by_name(name, value):
+    with pytest.raises(TypeError, match=f"{name}: expected .*a number or a tensor, found a "):
+        vtrace.from_importance_weights(**random_inputs(T=5, B=3), **{name: value})
+
+
+@pytest.mark.parametrize("value", [numpy.float32(0.5), torch.tensor(0.5), torch.tensor(0.5, dtype=torch.float64)])
+def test_lambda_and_thresholds_may_be_numbers_of_any_kind(value):
+    inputs = random_inputs(T=5, B=3)
+    for name in ("lambda_", "clip_c_threshold"):
+        found = vtrace.from_importance_weights(**inputs, **{name: value})
+        assert torch.equal(found.vs, vtrace.from_importance_weights(**inputs, **{name: 0.5}).vs)
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [("log_rhos", (4, 3, 6)), ("rewards", (4, 3, 6)), ("bootstrap_value", (3, 6)), ("bootstrap_value", (4,))],
+)
 def test_further_axes_that_do_not_broadcast_are_refused(name, size):
     inputs = {key: value[..., None].expand(*value.shape, 5) for key, value in random_inputs(T=4, B=3).items()}
     with pytest.raises(ValueError, match=f"{name}: expected shape .*3, 5.*, found"):
@@ -270,6 +308,9 @@ def test_from_logits_takes_the_target_over_the_behavior_policy():
     "change, message",
     [
         ({"actions": torch.zeros(5, 3)}, "actions: expected dtype torch.int64, found torch.float32"),
+        ({"actions": torch.full((5, 3), 4)}, "actions: expected 0 to 3, as behavior_policy_logits has, found 4 to 4"),
+        ({"actions": torch.full((5, 3), -1)}, "actions: expected 0 to 3, .*, found -1 to -1"),
+        ({"target_policy_logits": torch.zeros(5, 3, 4).long()}, "target_policy_logits: expected a dtype of floats"),
         ({"behavior_policy_logits": torch.zeros(5, 2, 4)}, r"behavior_policy_logits: .*\[5, 3, A\].*found \[5, 2, 4\]"),
         ({"target_policy_logits": torch.zeros(5, 3)}, r"target_policy_logits: .*\[5, 3, A\].*found \[5, 3\]"),
         ({"target_policy_logits": torch.zeros(5, 3, 6)}, r"target_policy_logits: .*\[5, 3, 4\], found \[5, 3, 6\]"),
@@ -282,6 +323,13 @@ def test_from_logits_refuses_by_name(change, message):
     inputs["actions"] = torch.zeros(5, 3, dtype=torch.int64)
     with pytest.raises(ValueError, match=message):
         vtrace.from_logits(**{**inputs, **change})
+
+
+@pytest.mark.parametrize("name", ["policy_logits", "actions"])
+def test_action_log_probs_refuse_what_is_no_tensor(name):
+    inputs = {"policy_logits": torch.zeros(5, 3, 4), "actions": torch.zeros(5, 3, dtype=torch.int64)}
+    with pytest.raises(TypeError, match=f"{name}: expected a tensor, found a list"):
+        vtrace.action_log_probs(**{**inputs, name: [0]})
 
 
 def test_calls_written_for_torchbeast_work():

@@ -1,19 +1,30 @@
 """The checker accepts what is right, however it is written, and names what is wrong with the rest."""
 
 import functools
+import importlib
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import vtrace_implementations as implementations
 
 import monobeast
 from monobeast import vtrace
 from monobeast.__main__ import run_command
 from monobeast.vtrace_check import check_vtrace, compare
-from monobeast.vtrace_faults import FAULTS, Outputs, make_terms, solve
+from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.terms import Outputs, make_terms, solve
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
 CASES = load_cases()
+PACKAGE = Path(monobeast.__file__).parent
+checking = importlib.import_module("monobeast.vtrace_check.check")
 
 
 def check_command(capfd, *arguments):
@@ -27,45 +38,111 @@ def counts(report):
     return {verdict: verdicts.count(verdict) for verdict in set(verdicts)}
 
 
+def left_out(report):
+    return {one.case.name: one.remark for one in report.comparisons if one.verdict == "left out"}
+
+
+def remarks(report):
+    return {one.remark for one in report.comparisons if one.verdict not in ("agrees", "left out")}
+
+
 @pytest.mark.parametrize("function", [vtrace.from_importance_weights, implementations.right])
 def test_a_function_with_every_argument_agrees_on_every_case(function):
     assert counts(monobeast.check_vtrace(function)) == {"agrees": len(CASES)}
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    "function", [vtrace.from_logits, implementations.of_logits, implementations.of_log_probs, implementations.in_torch]
+    "function",
+    [
+        vtrace.from_logits,
+        implementations.of_logits,
+        implementations.of_log_probs,
+        implementations.in_torch,
+        implementations.torchrl_names,
+    ],
 )
-def test_log_probs_logits_and_tensors_are_made_for_who_asks_for_them(function):
-    assert counts(check_vtrace(function))["agrees"] > 20
+def test_log_probs_logits_and_tensors_are_made_for_who_asks_for_them(function, dtype):
+    assert counts(check_vtrace(function, dtype=dtype))["agrees"] > 20
 
 
-def test_a_function_is_called_by_position_where_its_order_is_given():
+@pytest.mark.parametrize("separator", [",", " ", ", "])
+def test_a_function_is_called_by_position_where_its_order_is_given(separator):
     with pytest.raises(ValueError, match=r"does not tell its arguments: name them in their order \(--order\)"):
         check_vtrace(implementations.anything)
     order = "log_rhos discounts r_t values bootstrap rho_bar pg_rho_bar c_bar lambda_".split()
-    assert counts(check_vtrace(implementations.anything, order=order)) == {"agrees": len(CASES)}
+    assert counts(check_vtrace(implementations.anything, order=separator.join(order))) == {"agrees": len(CASES)}
+
+
+def test_a_function_is_called_by_position_as_far_as_its_signature_goes():
+    report = check_vtrace(implementations.with_steps(implementations.torchrl_names), skip=iter(["long"]))
+
+    assert counts(report)["agrees"] > 20
+
+
+def test_an_optional_argument_that_nobody_knows_does_not_move_the_others():
+    report = check_vtrace(implementations.optional_first)
+
+    assert "Left at their defaults: debug, lambda_, baseline." in report.notes
+    assert "takes no lambda_" in left_out(report).values()
 
 
 def test_errors_serve_for_targets_and_v_t_for_the_bootstrap_value():
     report = check_vtrace(implementations.errors_of_transitions)
-    left_out = {one.case.name for one in report.comparisons if one.verdict == "left out"}
 
-    assert left_out == {case.name for case in CASES if case.params["clip_c_threshold"] != 1.0}
+    assert {*left_out(report)} == {case.name for case in CASES if case.params["clip_c_threshold"] != 1.0}
+    assert "Left at their defaults: debug." in report.notes
 
 
 def test_a_function_that_lacks_an_argument_is_checked_where_it_is_not_needed():
-    report = check_vtrace(implementations.in_float32)
-    left_out = [one for one in report.comparisons if one.verdict == "left out"]
+    found = left_out(check_vtrace(implementations.in_torch))
 
-    expected = [case.name for case in CASES if set(case.params.values()) != {1.0}]
-    assert [one.case.name for one in left_out] == expected
-    assert left_out[0].remark == "takes no clip_rho_threshold, clip_pg_rho_threshold"
+    assert [*found] == [case.name for case in CASES if set(case.params.values()) != {1.0}]
+    assert found["no clipping of rho"] == "takes no clip_rho_threshold, clip_pg_rho_threshold"
 
 
-def test_float32_has_a_tolerance_of_its_own():
+def test_a_function_of_two_axes_is_right_without_the_others():
+    found = left_out(check_vtrace(implementations.two_axes))
+
+    assert found["an axis after B"].startswith("takes [T, B] alone: raised ValueError: too many values to unpack")
+
+
+def test_a_function_that_is_wrong_beyond_two_axes_alone_is_told_how_to_leave_them_out():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+        return [array[..., ::-1] if array.ndim > 2 else array for array in outputs]
+
+    assert 'If it is of [T, B] alone: --skip "further axes".' in compare(function).notes
+
+
+@pytest.mark.parametrize(
+    ("function", "note"),
+    [
+        (implementations.in_torch, "It was called with torch tensors of float64: log_rhos, discounts, "),
+        (implementations.torchrl_names, "It was called with NumPy arrays of float64: target_action_log_probs, "),
+        (implementations.raising(OSError()), "With torch tensors, too, it raises in every case."),
+    ],
+)
+def test_torch_gets_its_tensors_where_arrays_raise_in_every_case(function, note):
+    assert any(found.startswith(note) for found in compare(function).notes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advice"),
+    [("float32 then float64", "--tolerance 1e-5."), ("float16", "--tolerance 1e-2.")],
+)
+def test_a_small_error_is_told_as_what_it_is_and_what_to_do_is_said_once(dtype, advice):
+    function = functools.partial(implementations.in_precision, dtype)
+    report = compare(function, skip=["extreme ratios", "magnitudes", "long"])
+
+    assert remarks(report) == {f"within {dtype.split()[0]}'s tolerance"} and not report.faults
+    assert str(report).count(advice) == 1
+
+
+def test_outputs_in_float32_have_a_tolerance_of_their_own():
     assert check_vtrace(implementations.right, dtype="float32").agrees
-    report = compare(implementations.in_float32, tolerance=1e-9)
-    assert "DIFFERS (by rounding, as of float32)" in str(report) and not report.faults
+    assert check_vtrace(implementations.in_float32).agrees
+    assert remarks(compare(implementations.in_float32, tolerance=1e-9)) == {"within float32's tolerance"}
 
 
 def test_errors_in_float32_have_the_tolerance_of_float32_although_v_does_not():
@@ -77,22 +154,84 @@ def test_errors_in_float32_have_the_tolerance_of_float32_although_v_does_not():
     assert check_vtrace(rounded).agrees
 
 
-def test_kinds_are_left_out_as_asked():
-    report = check_vtrace(implementations.right, skip=["long", "square"])
+@pytest.mark.parametrize(
+    ("convert", "agrees"),
+    [
+        (np.longdouble, True),
+        (lambda array: torch.from_numpy(array).float(), True),
+        (lambda array: torch.from_numpy(array).bfloat16(), False),
+        (lambda array: [torch.from_numpy(row).requires_grad_() for row in array], True),
+    ],
+    ids=["longdouble", "float32 tensor", "bfloat16 tensor", "list of rows"],
+)
+def test_outputs_of_any_kind_of_array_are_read(convert, agrees):
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        return [convert(x) for x in implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)]
 
-    assert {one.case.kind for one in report.comparisons if one.verdict == "left out"} == {"long", "square"}
-    with pytest.raises(ValueError, match="no kind short; there are one step, "):
-        check_vtrace(implementations.right, skip=["short"])
+    report = compare(function)
+    assert report.agrees == agrees and "FAILED" not in counts(report)
+
+
+def test_no_error_of_longdouble_is_taken_for_one_of_float32():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        right = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+        return [np.longdouble(x) * (1 + 1e-7) for x in right]
+
+    assert not compare(function).agrees
+
+
+def test_kinds_are_left_out_as_asked():
+    for skip in (["long", "square"], iter(["long", "square"])):
+        report = check_vtrace(implementations.right, skip=skip)
+        assert {one.case.kind for one in report.comparisons if one.verdict == "left out"} == {"long", "square"}
+    assert check_vtrace(implementations.right, skip="long").agrees
     assert not compare(implementations.right, skip=load_kinds()).agrees  # nothing was checked
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")  # c of exp(800), times 0
-@pytest.mark.parametrize(("mistake", "name"), implementations.MISTAKES.items())
-def test_a_mistake_is_caught_and_named(mistake, name):
-    report = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"])  # for the time it takes
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", implementations.MISTAKES)
+def test_a_mistake_is_caught_and_named(name, dtype):
+    mistake, fault = implementations.MISTAKES[name]
+    report = compare(functools.partial(implementations.wrong, mistake=mistake), dtype=dtype, skip=["long"])
 
     assert not report.agrees and report.faults
-    assert all(text.startswith(f"these are the numbers of: {name} (") for text in report.faults.values())
+    assert all(f"these are the numbers of: {fault} (" in text for text in report.faults.values()), report.faults
+
+
+@pytest.mark.parametrize("name", implementations.READINGS)
+def test_a_policy_that_is_read_wrongly_is_caught_and_named(name):
+    read, fault = implementations.READINGS[name]
+    report = compare(functools.partial(implementations.of_logits, read=read), skip=["long"])
+
+    expected = f"these are the numbers of: {fault} (" if fault else "no known mistake gives these numbers"
+    assert report.faults and all(expected in text for text in report.faults.values()), report.faults
+
+
+def test_time_and_batch_swapped_throughout_is_named_where_it_does_not_raise():
+    faults = compare(implementations.along_axis_1, skip=["further axes"]).faults
+
+    assert "numbers of: time and batch swapped (" in faults["square"]
+
+
+def test_a_log_ratio_of_30_is_not_clamped():
+    assert {*compare(implementations.clamped).faults} == {"extreme ratios"}
+
+
+def test_errors_are_relative_to_their_own_column():
+    report = compare(implementations.slightly_wrong, skip={*load_kinds()} - {"magnitudes"})
+
+    assert {one.case.name for one in report.comparisons if one.verdict == "DIFFERS"} >= {"columns of unlike size"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("arrays", ["numpy", "torch"])
+def test_a_function_that_changes_its_arguments_has_failed(arrays, dtype):
+    report = compare(implementations.changing, arrays=arrays, dtype=dtype)
+
+    changed = {remark for remark in remarks(report) if "in place" in remark}
+    assert "changes discounts, rewards in place, which the caller may still need" in changed
+    assert not report.agrees and "agrees" not in counts(report)
+    assert check_vtrace(implementations.right).agrees  # later calls have what they should
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -102,8 +241,9 @@ def test_the_terms_that_faults_change_are_right_before(case):
 
 
 def test_every_fault_can_be_told_from_every_other():
-    numbers = [np.concatenate([np.ravel(array) for case in CASES for array in f.compute(case)]) for f in FAULTS]
-    right = np.concatenate([np.ravel(array) for case in CASES for array in case.expected.values()])
+    cases = [case for case in CASES if case.kind not in ("long", "further axes")]
+    numbers = [np.concatenate([np.ravel(array) for case in cases for array in f.compute(case)]) for f in FAULTS]
+    right = np.concatenate([np.ravel(array) for case in cases for array in case.expected.values()])
 
     for i, one in enumerate(numbers):
         for other in (right, *numbers[:i]):
@@ -111,43 +251,120 @@ def test_every_fault_can_be_told_from_every_other():
 
 
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("result", "remark"),
     [
-        (implementations.three_outputs, "FAILED (expected two outputs, vs and pg_advantages, in this order or by name"),
-        (implementations.transposed, "FAILED (vs: expected shape [20, 4], found [4, 20])"),
-        (implementations.not_a_number, "DIFFERS (vs is nan at [0, 0])"),
-        (implementations.raising, "FAILED (raised KeyError: 'no such thing')"),
-        (implementations.raising, '    raise KeyError("no such thing")\n'),
+        (lambda V: (V, V, V), "expected two outputs, vs and pg_advantages, in this order or by name; found 3 outputs"),
+        (lambda V: {"v": V, "a": V}, "found a dict of v, a; known are vs (or v_s, targets, "),
+        (None, "found a NoneType"),
+        (lambda V: (V.swapaxes(0, 1), V), "vs: expected shape [20, 4], found [4, 20]"),
+        (lambda V: (V * np.nan, V), "vs is nan at [0, 0]"),
+        (lambda V: (V + 1j, V), "vs: expected real numbers, found complex128"),
+        (lambda V: (V, V.astype(str)), "pg_advantages: expected real numbers, found <U32"),
+        (lambda V: (np.ma.masked_invalid(V), V), "vs: expected real numbers, found a masked array"),
+        (lambda V: ([*V[1:], [0.0] * 9], V), "vs: can't be read as an array (ValueError: "),
+        (lambda V: (V > 0, V), "vs: expected real numbers, found bool"),
     ],
 )
-def test_a_function_that_goes_wrong_is_told_how(function, message):
+def test_what_is_returned_amiss_is_told(result, remark):
+    assert any(remark in found for found in remarks(compare(implementations.giving(result))))
+
+
+@pytest.mark.parametrize(
+    ("error", "remark"),
+    [
+        (KeyError("no such thing"), "raised KeyError: 'no such thing'"),
+        (SystemExit(0), "raised SystemExit: 0"),
+        (GeneratorExit(), "raised GeneratorExit"),
+        (ValueError("one\ntwo"), "raised ValueError: one ..."),
+        (ValueError("a\x1b[31mb\tc"), r"raised ValueError: a\x1b[31mb\tc"),
+    ],
+)
+def test_a_function_that_raises_has_failed_and_is_told_how(error, remark):
     with pytest.raises(AssertionError) as raised:
-        check_vtrace(function)
-    assert message in str(raised.value)
+        check_vtrace(implementations.raising(error))
+    table, _, rest = str(raised.value).partition("\n\n")
+
+    assert table.count(f"FAILED ({remark})") == 1 and table.count("FAILED (the same)") > 20
+    assert "    raise error\n" in rest
+
+
+def test_an_interrupt_ends_the_check_only_where_it_can_come_from_the_keyboard():
+    function = implementations.raising(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        compare(function)
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        assert remarks(compare(function)) == {"raised KeyboardInterrupt"}
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_function_that_hangs_is_told_where(monkeypatch, capfd):
+    monkeypatch.setattr(checking, "PATIENCE_S", 0.01)
+    compare(implementations.hanging, skip={*load_kinds()} - {"square"})
+
+    assert capfd.readouterr().err == "still in case 'as many steps as trajectories' after 0.01 s\n"
+
+
+def test_nothing_is_said_of_a_ratio_that_overflows_before_its_clip():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        np.exp(log_rhos)
+        return implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_vtrace(function).agrees
 
 
 def test_of_two_mistakes_each_is_named_where_it_shows():
-    def function(lambda_, clip_rho_threshold, **given):
-        mistake = "one clip for both" if lambda_ == 1.0 else "no lambda"
-        return implementations.wrong(**given, lambda_=lambda_, clip_rho_threshold=clip_rho_threshold, mistake=mistake)
+    def mistake(now, parts):
+        name = "one_clip_for_both" if parts.lambda_ == 1.0 else "no_lambda"
+        implementations.MISTAKES[name][0](now, parts)
 
-    function = functools.wraps(implementations.right)(function)
-    faults = compare(function, skip=["long"]).faults
+    faults = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).faults
 
-    assert "one clip for both rhos" in faults["rho-bar"] and "lambda" not in faults["rho-bar"]
-    assert "lambda left out" in faults["lambda"] and "one clip" not in faults["lambda"]
+    assert faults["rho-bar"].startswith("vs agree, the advantages differ: in these kinds alone, the numbers of: one ")
+    assert "in these kinds alone, the numbers of: lambda left out" in faults["lambda"]
 
 
-def test_what_no_mistake_explains_has_the_usual_one():
-    def noisy(log_rhos, discounts, rewards, values, bootstrap_value):
-        return [array + 0.01 for array in implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)]
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (lambda vs, A: (vs + 0.1, A), "vs differ, the advantages agree: no known mistake gives these numbers; errors "),
+        (lambda vs, A: (vs, A * 1.5), "vs agree, the advantages differ: no known mistake gives these numbers; errors "),
+        (lambda vs, A: (vs, A * np.inf), "no known mistake gives these numbers, some of which are not finite"),
+        (lambda vs, A: (vs * 1.001, A), "as of a sum in float16"),
+    ],
+)
+def test_what_no_mistake_explains_is_measured_in_one_line(wrong, expected):
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        return wrong(*implementations.right(log_rhos, discounts, rewards, values, bootstrap_value))
 
-    assert compare(noisy).faults["square"] == "usually time and batch swapped"
+    with np.errstate(invalid="ignore"):
+        report = compare(function, skip=["magnitudes"])
+    assert len({*report.faults.values()}) == 1 and expected in report.faults["off policy"]
+
+
+def test_a_sum_in_float16_is_told_from_its_errors():
+    function = functools.partial(implementations.in_precision, "float16 then float64")
+
+    faults = compare(function, skip=["magnitudes", "long", "extreme ratios"]).faults
+    assert faults and all(text.endswith(", as of a sum in float16") for text in faults.values()), faults
+
+
+def test_the_usual_mistake_of_a_kind_is_told_where_generic_kinds_agree():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
+        vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
+        return vs, advantages + (lambda_ != 1.0)
+
+    faults = compare(function).faults
+    assert [*faults] == ["lambda"]
+    assert faults["lambda"].startswith("vs agree") and "it usually is lambda used in the advantage" in faults["lambda"]
 
 
 def test_the_command_prints_a_table_and_exits_by_the_verdict(capfd):
-    exit_code, out, _ = check_command(capfd, "vtrace_implementations:right")
-    assert exit_code == 0
+    exit_code, out, err = check_command(capfd, "vtrace_implementations:right")
+    assert exit_code == 0 and err == ""
     assert out.startswith("case ") and "\ntypical                               off policy " in out
     assert f"\n{len(CASES)} cases: {len(CASES)} agrees\n" in out
 
@@ -156,17 +373,54 @@ def test_the_command_prints_a_table_and_exits_by_the_verdict(capfd):
     assert exit_code == 1 and "DIFFERS" in out
 
 
+def test_a_function_that_exits_with_0_has_failed_nevertheless(capfd):
+    exit_code, out, _ = check_command(capfd, "vtrace_implementations:exiting")
+
+    assert exit_code == 1 and "FAILED (raised SystemExit: 0)" in out
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(0)", "from argparse import *; ArgumentParser().parse_args(['-x'])"])
+def test_a_module_that_exits_can_not_be_imported(text, tmp_path, monkeypatch, capfd):
+    (tmp_path / "exiting_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    exit_code, _, err = check_command(capfd, "exiting_module:f")
+
+    assert exit_code == 2 and "module exiting_module can't be imported (SystemExit: " in err
+
+
+def test_a_report_survives_an_output_that_knows_ascii_alone(tmp_path):
+    head = "def f(log_rhos, discounts, rewards, values, bootstrap_value):"
+    text = f"{head}\n    raise ValueError('π is missing\\nand more')\n"
+    (tmp_path / "without_ascii.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "monobeast", "check-vtrace", "without_ascii:f", "--arrays", "numpy"]
+    environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    assert result.returncode == 1 and result.stderr == ""
+    assert r"FAILED (raised ValueError: \u03c0 is missing ...)" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["vtrace_implementations"], "must be MODULE:FUNCTION, such as my_package.vtrace:from_importance_weights"),
         (["no_such.module:f"], "module no_such.module can't be imported (ModuleNotFoundError: "),
+        (["./package/no_such.py:f"], "; did you mean package.no_such:f?"),
         (["vtrace_implementations:rihgt"], "vtrace_implementations has no rihgt; did you mean right?"),
         (["vtrace_implementations:not_a_function"], "is no function, but of type int"),
         (["vtrace_implementations:of_gamma"], "argument gamma: no case has it; known are log_rhos, rhos, "),
-        (["vtrace_implementations:without_values"], "takes none of values; it takes log_rhos, discounts, rewards"),
+        (["vtrace_implementations:without_values"], "takes none of values; it takes log_rhos, discounts, rewards. "),
+        (["vtrace_implementations:without_values"], "or wrap the function (docs/vtrace.md)"),
+        (["vtrace_implementations:without_mu"], "target_action_log_probs with behavior_action_log_probs"),
+        (["vtrace_implementations:values_twice"], "argument baseline: is another name of values, which the function"),
         (["vtrace_implementations:right", "--order", "log_rhos,gamma"], "argument gamma: no case has it"),
+        (["vtrace_implementations:right", "--order", ""], "order: names no argument; must be like log_rhos,"),
+        (["vtrace_implementations:right", "--order", " , "], "order: names no argument"),
+        (["vtrace_implementations:right", "--order", "log_rhos,log_rho"], "order: log_rhos named more than once"),
         (["vtrace_implementations:right", "--skip", "short"], "no kind short; there are one step, "),
+        (["vtrace_implementations:right", "--tolerance", "inf"], "tolerance inf: must be a number from 0 to 0.1"),
+        (["vtrace_implementations:right", "--tolerance", "nan"], "tolerance nan: must be"),
+        (["vtrace_implementations:right", "--tolerance=-1"], "tolerance -1.0: must be"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(capfd, arguments, message):
@@ -174,3 +428,15 @@ def test_what_cannot_be_checked_is_refused(capfd, arguments, message):
 
     assert exit_code == 2 and out == ""
     assert err.startswith("monobeast check-vtrace: error: ") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("function", [None, 3, "module:function"])
+def test_what_is_no_function_is_refused(function):
+    with pytest.raises(TypeError, match="function: expected one, found .*; MODULE:FUNCTION is for the command line"):
+        check_vtrace(function)
+
+
+def test_every_name_is_of_one_argument():
+    names = [other for name, (_, others) in ARGUMENTS.items() for other in (name, *others.split())]
+
+    assert len(names) == len({*names})

@@ -1,9 +1,8 @@
 """Time of V-trace's backward recursion, form by form: `python -m monobeast.benchmarks.vtrace`.
 
-What is to be measured, on a machine that does nothing else: the time of `vtrace.from_clipped_weights`, median of many
-calls, for T 20, 80, 320, 1280 and B 8, 32, 256, on the CPU with as many threads as the learner has there, and on a
-GPU. A form is worth more than the loop only where it is faster at the T and B that are trained with, the time it takes
-to compile included. The choice belongs into `vtrace.from_clipped_weights`; until it was measured that is the loop.
+Prints the median time of `vtrace.from_clipped_weights` for each T, B and form, and that of the first call, which
+compiles. A form is worth more than the loop only where it is faster at the T and B that are trained with, the time it
+takes to compile included.
 
 * loop: T - 1 small operations one after the other, the readable specification; on a GPU a launch each.
 * scan: log2 T rounds of three operations on all steps at once (Hillis and Steele), log2 T times the arithmetic.
@@ -43,17 +42,22 @@ def scan_backward(deltas: Tensor, factors: Tensor) -> Tensor:
     return deltas
 
 
+FORMS: dict[str, Callable[[], Form]] = {
+    "loop": lambda: vtrace.from_clipped_weights,
+    "scan": lambda: functools.partial(vtrace.from_clipped_weights, accumulate=scan_backward),
+    "compiled loop": lambda: torch.compile(FORMS["loop"](), dynamic=False),
+    "compiled scan": lambda: torch.compile(FORMS["scan"](), dynamic=False),
+}
+
+
 def find_forms(T: int) -> list[str]:
     """The forms that are tried at this T."""
-    return ["loop", "scan", *(["compiled loop"] if T <= LONGEST_UNROLLED else []), "compiled scan"]
+    return [name for name in FORMS if name != "compiled loop" or T <= LONGEST_UNROLLED]
 
 
 def make_form(name: str) -> Form:
     """A function with the arguments of `vtrace.from_clipped_weights`; a compiled one compiles in its first call."""
-    form: Form = vtrace.from_clipped_weights
-    if "scan" in name:
-        form = functools.partial(form, accumulate=scan_backward)
-    return torch.compile(form, dynamic=False) if "compiled" in name else form
+    return FORMS[name]()
 
 
 def make_inputs(T: int, B: int, device: str) -> dict[str, Tensor]:

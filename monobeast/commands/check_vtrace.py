@@ -3,11 +3,13 @@
 import argparse
 import difflib
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from monobeast.vtrace_adapter import ARRAYS, DTYPES
-from monobeast.vtrace_check import compare
+from monobeast.vtrace_check.adapter import ARRAYS, DTYPES
+from monobeast.vtrace_check.check import LARGEST_TOLERANCE, compare, may_be_ctrl_c
+from monobeast.vtrace_check.messages import describe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,20 +17,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Calls a V-trace function with cases whose exact outputs are known (vtrace_vectors.json, in the package), and "
         "names the mistake where it differs. Its arguments are known by their names: log_rhos or rhos, or log "
-        "probabilities or logits of both policies; discounts, rewards, values, bootstrap_value; clip_rho_threshold, "
-        "clip_pg_rho_threshold, clip_c_threshold, lambda_. Cases that need one that it does not take are left out. "
-        "Exit codes: 0 all agree, 1 something differs."
+        "probabilities or logits and actions of both policies; discounts, rewards, values, bootstrap_value; "
+        "clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold, lambda_. Cases that need one that it does not "
+        "take are left out. docs/vtrace.md lists other names, and has examples of wrappers. Exit codes: 0 all agree, "
+        "1 something differs, 2 it can't be called."
     )
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="such as my_package.vtrace:from_importance_weights")
     parser.add_argument(
         "--order", metavar="NAME,NAME,...", help="names of the arguments in their order, to call it by position"
     )
     parser.add_argument(
-        "--arrays", choices=ARRAYS, help="what to call it with (default: torch where its module uses torch, else numpy)"
+        "--arrays", choices=ARRAYS, help="what to call it with (default: numpy; torch if it raises in every case then)"
     )
-    parser.add_argument("--dtype", choices=DTYPES, default="float64", help="(default: %(default)s)")
+    parser.add_argument("--dtype", choices=DTYPES, default="float64", help="of the arrays (default: %(default)s)")
     parser.add_argument(
-        "--tolerance", type=float, metavar="FLOAT", help="largest error (default: 1e-9; 1e-5 for outputs in float32)"
+        "--tolerance",
+        type=float,
+        metavar="FLOAT",
+        help=f"largest error that agrees, 0 to {LARGEST_TOLERANCE} (default: 1e-9; 1e-5 for float32 or less)",
     )
     parser.add_argument("--skip", action="append", default=[], metavar="KIND", help="leave out a kind of cases")
 
@@ -41,13 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
     """
     report = compare(
         find_function(arguments.function),
-        order=arguments.order.replace(",", " ").split() if arguments.order else None,
+        order=arguments.order,
         arrays=arguments.arrays,
         dtype=arguments.dtype,
         tolerance=arguments.tolerance,
         skip=arguments.skip,
     )
-    print(report)
+    encoding = sys.stdout.encoding or "utf-8"
+    print(str(report).encode(encoding, "backslashreplace").decode(encoding))  # a name may be what it can't show
     return 0 if report.agrees else 1
 
 
@@ -62,8 +69,11 @@ def find_function(place: str) -> Callable[..., Any]:
         raise ValueError(f"{place}: must be MODULE:FUNCTION, such as my_package.vtrace:from_importance_weights")
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # of any kind: it is somebody else's code
-        raise ValueError(f"{place}: module {module_name} can't be imported ({type(error).__name__}: {error})") from None
+    except BaseException as error:  # of any kind, sys.exit(0) included: it is somebody else's code
+        if may_be_ctrl_c(error):
+            raise
+        hint = _hint_at_module(place)
+        raise ValueError(f"{place}: module {module_name} can't be imported ({describe(error)}){hint}") from None
     for name in names.split("."):
         if not hasattr(found, name):
             near = difflib.get_close_matches(name, dir(found), n=1)
@@ -73,3 +83,11 @@ def find_function(place: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"{place}: is no function, but of type {type(found).__name__}")
     return found
+
+
+def _hint_at_module(place: str) -> str:
+    """For who gave a file's path for a module's name."""
+    path, _, names = place.partition(":")
+    if not path.endswith(".py"):
+        return ""
+    return f"; did you mean {path.removesuffix('.py').strip('./').replace('/', '.')}:{names}?"

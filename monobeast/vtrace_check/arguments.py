@@ -1,10 +1,12 @@
 """What a case of the vectors offers to a V-trace function, under the names that such functions have for it."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from monobeast.vtrace_check import policies
 from monobeast.vtrace_vectors import Array, Case
 
 # What a function stands for that does not take these.
@@ -23,22 +25,8 @@ def _ratios(case: Case) -> Array:
         return np.exp(case.inputs["log_rhos"])
 
 
-def _behavior_log_probs(case: Case) -> Array:
-    """Log probabilities, none above that of pi nor above 0, so that those of pi are possible ones too."""
-    return -1.0 - np.maximum(case.inputs["log_rhos"], 0.0)
-
-
-def _target_log_probs(case: Case) -> Array:
-    return case.inputs["log_rhos"] + _behavior_log_probs(case)
-
-
-def _logits(log_probs: Array) -> Array:
-    """Two actions: the one taken, and another that has the rest."""
-    return np.stack([log_probs, np.log1p(-np.exp(log_probs))], axis=-1)
-
-
-def _steps(case: Case, name: str) -> Array:
-    return case.ends.get(name, np.zeros(case.expected["vs"].shape[:2], dtype=bool))
+def _steps(name: str) -> Callable[[Case], Array]:
+    return lambda case: case.ends.get(name, np.zeros(case.expected["vs"].shape[:2], dtype=bool))
 
 
 def _threshold(name: str) -> Callable[[Case], Any]:
@@ -50,28 +38,42 @@ def _threshold(name: str) -> Callable[[Case], Any]:
 ARGUMENTS: dict[str, tuple[Callable[[Case], Any], str]] = {
     "log_rhos": (lambda case: case.inputs["log_rhos"], "log_rho log_ratios log_ratio log_importance_weights"),
     "rhos": (_ratios, "rho rho_tm1 ratios ratio importance_weights"),
-    "behavior_action_log_probs": (_behavior_log_probs, "behavior_log_probs behavior_logprobs log_mu"),
-    "target_action_log_probs": (_target_log_probs, "target_log_probs target_logprobs log_pi"),
-    "behavior_policy_logits": (lambda case: _logits(_behavior_log_probs(case)), "behavior_logits"),
-    "target_policy_logits": (lambda case: _logits(_target_log_probs(case)), "target_logits"),
-    "actions": (lambda case: np.zeros(case.expected["vs"].shape, dtype=np.int64), "action"),
+    "behavior_action_log_probs": (policies.behavior_log_probs, "behavior_log_probs behavior_logprobs log_mu"),
+    "target_action_log_probs": (policies.target_log_probs, "target_log_probs target_logprobs log_pi"),
+    "behavior_policy_logits": (policies.behavior_logits, "behavior_logits"),
+    "target_policy_logits": (policies.target_logits, "target_logits"),
+    "actions": (policies.choose_actions, "action"),
     "discounts": (lambda case: case.inputs["discounts"], "discount discount_t gammas"),
     "rewards": (lambda case: case.inputs["rewards"], "reward r_t"),
-    "values": (lambda case: case.inputs["values"], "value v_tm1 baseline baselines state_values"),
+    "values": (lambda case: case.inputs["values"], "value v_tm1 baseline baselines state_values state_value"),
     "bootstrap_value": (lambda case: case.inputs["bootstrap_value"], "bootstrap_values bootstrap last_value"),
-    "next_values": (_next_values, "v_t values_t_plus_1 next_state_values"),
-    "is_reset": (lambda case: _steps(case, "is_reset"), "resets"),
-    "terminal": (lambda case: _steps(case, "terminal"), "terminals terminated"),
-    "done": (lambda case: _steps(case, "done"), "dones"),
-    "clip_rho_threshold": (_threshold("clip_rho_threshold"), "rho_bar clip_rho rho_clip rho_threshold"),
-    "clip_pg_rho_threshold": (_threshold("clip_pg_rho_threshold"), "pg_rho_bar clip_pg_rho pg_rho_threshold"),
-    "clip_c_threshold": (_threshold("clip_c_threshold"), "c_bar clip_c c_clip c_threshold"),
+    "next_values": (_next_values, "v_t next_value values_t_plus_1 next_state_values next_state_value"),
+    "is_reset": (_steps("is_reset"), "resets"),
+    "terminal": (_steps("terminal"), "terminals terminated"),
+    "done": (_steps("done"), "dones"),
+    "clip_rho_threshold": (
+        _threshold("clip_rho_threshold"),
+        "rho_bar rho_hat clip_rho rho_clip rho_threshold rho_thresh",
+    ),
+    "clip_pg_rho_threshold": (
+        _threshold("clip_pg_rho_threshold"),
+        "pg_rho_bar pg_rho_hat clip_pg_rho pg_rho_clip pg_rho_threshold pg_rho_thresh",
+    ),
+    "clip_c_threshold": (_threshold("clip_c_threshold"), "c_bar c_hat clip_c c_clip c_threshold c_thresh"),
     "lambda_": (lambda case: case.params["lambda_"], "lam lmbda lambd vtrace_lambda"),
 }
 _NAMES = {other: name for name, (_, others) in ARGUMENTS.items() for other in (name, *others.split())}
-# Of each, a function must take one.
-RATIOS = ("log_rhos", "rhos", "target_action_log_probs", "target_policy_logits")
-STATES = ("bootstrap_value", "next_values")
+
+_OF_PI = (("target_action_log_probs",), ("target_policy_logits", "actions"))
+_OF_MU = (("behavior_action_log_probs",), ("behavior_policy_logits", "actions"))
+# A function must take all of one of the alternatives, of each.
+NEEDED: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("log_rhos",), ("rhos",), *(pi + mu for pi, mu in itertools.product(_OF_PI, _OF_MU))),
+    (("discounts",),),
+    (("rewards",),),
+    (("values",),),
+    (("bootstrap_value",), ("next_values",)),
+)
 
 
 def find_argument(name: str) -> str | None:

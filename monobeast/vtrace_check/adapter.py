@@ -1,0 +1,77 @@
+"""Calls somebody's V-trace function with a case."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from monobeast.vtrace_check.arguments import ARGUMENTS, DEFAULTS
+from monobeast.vtrace_check.outputs import Found, OutputError, read_outputs
+from monobeast.vtrace_check.signature import Call
+from monobeast.vtrace_vectors import Case
+
+ARRAYS = ("numpy", "torch")
+DTYPES = ("float64", "float32")
+
+
+class Adapter:
+    """A function, and how it is called.
+
+    Args:
+        function: Gives vs and advantages; see `outputs.read_outputs`.
+        how: What it is given.
+        arrays: One of `ARRAYS`.
+        dtype: One of `DTYPES`, of all that is no count.
+    """
+
+    def __init__(self, function: Callable[..., Any], how: Call, arrays: str, dtype: str) -> None:
+        self._function = function
+        self._how = how
+        self._arrays = arrays
+        self._dtype = dtype
+
+    def __str__(self) -> str:
+        kind = {"numpy": "NumPy arrays", "torch": "torch tensors"}[self._arrays]
+        return f"called with {kind} of {self._dtype}: {', '.join(self._how.taken)}"
+
+    def find_missing(self, case: Case) -> list[str]:
+        """What the case needs, but the function does not take."""
+        taken = self._how.taken
+        missing = [name for name, value in DEFAULTS.items() if name not in taken and case.params[name] != value]
+        has_logits = {"target_policy_logits", "behavior_policy_logits"}.intersection(taken)
+        return missing + (["axes after B"] if has_logits and case.expected["vs"].ndim > 2 else [])
+
+    def call(self, case: Case) -> Found:
+        """Calls the function.
+
+        Raises:
+            OutputError: what it returns does not fit, or it changed what it was given. Whatever the function raises is
+                let through.
+        """
+        values = {name: self._prepare(ARGUMENTS[name][0](case)) for name in self._how.taken}
+        copies = copy.deepcopy(values)  # which the function may change, and is told of
+        given = {name: self._convert(value) for name, value in copies.items()}
+        with np.errstate(all="ignore"):  # exp(800) overflows rightly where a clip follows
+            result = self._function(
+                *(given[name] for name in self._how.positional),
+                **{own: given[name] for own, name in self._how.named.items()},
+            )
+        changed = [name for name, value in values.items() if not np.array_equal(copies[name], value)]
+        if changed:
+            raise OutputError(f"changes {', '.join(changed)} in place, which the caller may still need")
+        return read_outputs(result, case)
+
+    def _prepare(self, value: Any) -> Any:
+        """A number as it is, an array in the dtype that was asked for."""
+        if not isinstance(value, np.ndarray):
+            return value
+        return value.astype(self._dtype) if value.dtype == float else value
+
+    def _convert(self, value: Any) -> Any:
+        """What the function is given; a tensor shares its memory with the array."""
+        if not isinstance(value, np.ndarray) or self._arrays == "numpy":
+            return value
+        import torch
+
+        return torch.from_numpy(value)

@@ -1,0 +1,85 @@
+"""One case: what a function gave for it beside what is right."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monobeast.vtrace_check.outputs import Found
+from monobeast.vtrace_check.terms import Outputs
+from monobeast.vtrace_vectors import Array, Case
+
+AGREES, DIFFERS, FAILED, LEFT_OUT = "agrees", "DIFFERS", "FAILED", "left out"
+
+# Relative to the largest magnitude in a trajectory. Rounding was seen to stay a hundred times below the first; mistakes
+# do not. The others are what computing in that dtype may cost.
+TOLERANCE = 1e-9
+FLOAT32_TOLERANCE = 1e-5
+FLOAT16_TOLERANCE = 1e-2
+_FLOAT32_MAX = 1e38
+
+
+class Comparison(NamedTuple):
+    """One case."""
+
+    case: Case
+    verdict: str
+    vs_error: float | None = None  # largest, relative to the largest magnitude in the trajectory; None: no number
+    advantages_error: float | None = None
+    remark: str = ""  # why there is no number, or the verdict
+    outputs: Outputs | None = None
+    rounding: float = 0.0  # largest error that may be the rounding of the outputs' dtype, float32 if that has more
+    is_small: bool = False  # it differs by no more than that
+    raised: str = ""  # the traceback, where the function raised
+
+
+def compare_outputs(case: Case, found: Found, tolerance: float | None = None) -> Comparison:
+    """Measures outputs; a tolerance of None is that of their dtype, but never more than that of float32."""
+    limit = (TOLERANCE if found.dtype == "float64" else FLOAT32_TOLERANCE) if tolerance is None else tolerance
+    is_half = found.dtype in ("float16", "bfloat16")
+    rounding = max(limit, FLOAT16_TOLERANCE if is_half else FLOAT32_TOLERANCE)
+    scale = measure_scale(case)
+    vs_error, advantages_error = (
+        _largest_error(*pair, scale) for pair in zip(found.outputs, Outputs(**case.expected), strict=True)
+    )
+    largest = np.inf if vs_error is None or advantages_error is None else max(vs_error, advantages_error)
+    is_small = limit < largest <= rounding
+    remark = ", ".join(filter(None, (_locate(*pair) for pair in zip(("vs", "advantages"), found.outputs))))
+    if is_small:
+        remark = f"within {'float16' if is_half else 'float32'}'s tolerance"
+    verdict = AGREES if largest <= limit else DIFFERS
+    return Comparison(case, verdict, vs_error, advantages_error, remark, found.outputs, rounding, is_small)
+
+
+def measure_scale(case: Case) -> Array:
+    """Largest magnitude in each trajectory, [B, ...]."""
+    arrays = [case.inputs["rewards"], case.inputs["values"], case.inputs["bootstrap_value"][None]]
+    largest = [np.abs(array).max(axis=0) for array in (*arrays, *case.expected.values())]
+    scale = np.max(np.broadcast_arrays(*largest), axis=0)
+    return np.where(scale > 0, scale, 1.0)
+
+
+def is_same(wrong: Outputs, found: Outputs, scale: Array, limit: float) -> bool:
+    """Whether the numbers of a mistake are those that were found, relative to the largest of them in their trajectory.
+
+    What is not finite in both is the same, infinity or NaN: that depends on the order of the terms. So it does where
+    what was found is not finite, and the mistake gives more than float32 can hold.
+    """
+    return all(_are_close(*pair, scale, limit) for pair in zip(wrong, found, strict=True))
+
+
+def _are_close(wrong: Array, found: Array, scale: Array, limit: float) -> bool:
+    largest = np.abs(np.where(np.isfinite(wrong), wrong, np.inf)).max(axis=0)
+    scale = np.maximum(scale, np.abs(np.where(np.isfinite(wrong), wrong, 0.0)).max(axis=0))
+    with np.errstate(invalid="ignore"):
+        close = np.abs(wrong - found) <= limit * scale
+    return bool((close | (~np.isfinite(found) & (largest > _FLOAT32_MAX))).all())
+
+
+def _largest_error(found: Array, expected: Array, scale: Array) -> float | None:
+    return float((np.abs(found - expected) / scale).max()) if np.isfinite(found).all() else None
+
+
+def _locate(name: str, array: Array) -> str:
+    """Where the first number is that is none, if there is one."""
+    places = np.argwhere(~np.isfinite(array)).tolist()
+    return f"{name} is {array[tuple(places[0])]} at {places[0]}" if places else ""

@@ -1,0 +1,51 @@
+"""All cases, as a table and what follows from it."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from monobeast.vtrace_check.comparison import AGREES, LEFT_OUT, Comparison
+
+
+class Report(NamedTuple):
+    """All cases. Its text is a table."""
+
+    comparisons: list[Comparison]
+    faults: dict[str, str]  # of each kind that differs by more than rounding: what is the matter
+    notes: list[str]  # how the function was called, and what to try
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no case differs, and at least one was checked."""
+        return {one.verdict for one in self.comparisons} - {LEFT_OUT} == {AGREES}
+
+    @property
+    def raises_everywhere(self) -> bool:
+        """Whether the function raised in every case that was checked."""
+        return all(one.raised for one in self.comparisons if one.verdict != LEFT_OUT)
+
+    def __str__(self) -> str:
+        lines = [f"{'case':37} {'kind':14} {'vs':>8} {'advant.':>8}  verdict", *_describe_all(self.comparisons)]
+        counts = Counter(one.verdict for one in self.comparisons)
+        lines += ["", "Errors are relative to the largest magnitude in their trajectory.", *self.notes]
+        lines += [f"{len(self.comparisons)} cases: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+        for text in dict.fromkeys(self.faults.values()):
+            lines.append(f"{', '.join(kind for kind in self.faults if self.faults[kind] == text)}: {text}")
+        first_traceback = next((one.raised for one in self.comparisons if one.raised), "")
+        return "\n".join([*lines, *(["", first_traceback.rstrip()] if first_traceback else [])])
+
+
+def _describe_all(comparisons: list[Comparison]) -> list[str]:
+    """A line for each; what was said before is not said again."""
+    lines, said = [], set()
+    for comparison in comparisons:
+        is_known = comparison.raised and comparison.remark in said
+        said.add(comparison.remark)
+        lines.append(_describe(comparison, "the same" if is_known else comparison.remark))
+    return lines
+
+
+def _describe(comparison: Comparison, remark: str) -> str:
+    case, verdict = comparison.case, comparison.verdict + (f" ({remark})" if remark else "")
+    errors = (comparison.vs_error, comparison.advantages_error)
+    vs, advantages = ("" if error is None else f"{error:.1e}" for error in errors)
+    return f"{case.name:37} {case.kind:14} {vs:>8} {advantages:>8}  {verdict}".rstrip()
