@@ -8,9 +8,20 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from monobeast.presets import PRESETS
+
+_T = TypeVar("_T")
+if TYPE_CHECKING:
+    Chosen = Annotated[_T, "None until the preset, the environment or the machine is known"]
+else:
+
+    class Chosen:
+        """A setting that may be left open: None until the preset, the environment or the machine is known."""
+
+        def __class_getitem__(cls, kind: type) -> Any:
+            return kind | None
 
 
 def _flag(default: Any, group: str, help: str, **limits: Any) -> Any:
@@ -22,9 +33,9 @@ def _check_value(
     name: str,
     value: Any,
     *,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
+    low: Chosen[float] = None,
+    high: Chosen[float] = None,
+    above: Chosen[float] = None,
     choices: tuple[str, ...] = (),
 ) -> None:
     """Raises ValueError, naming flag, value and range, unless low <= value <= high and above < value."""
@@ -59,45 +70,45 @@ class Config:
 
     # fmt: off
     env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
-    preset: str | None = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
-    xpid: str | None = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
+    preset: Chosen[str] = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
+    xpid: Chosen[str] = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
     resume: bool = _flag(False, "run", "go on with the run --xpid where its checkpoint is; a setting that is given takes the place of the run's")
     exact_resume: bool = _flag(False, "run", "keep in every checkpoint what lets --resume go on bit by bit as if the run had not been stopped: the state of environments and sampling; with --num_actors 0, not for Atari")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
     total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
     max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
     stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run says where everybody stands, and fails", above=0)
-    seed: int | None = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
+    seed: Chosen[int] = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
     log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
     timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
     num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)
-    envs_per_actor: int | None = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's)", low=1)
-    unroll_length: int | None = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
-    num_buffers: int | None = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
+    envs_per_actor: Chosen[int] = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's)", low=1)
+    unroll_length: Chosen[int] = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
+    num_buffers: Chosen[int] = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
     actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced", above=0)
     max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour", low=0)
     start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
 
-    batch_size: int | None = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
-    optimizer: str | None = _flag(None, "learner", "rmsprop or adam (default: the preset's)", choices=("rmsprop", "adam"))
-    learning_rate: float | None = _flag(None, "learner", "step size at the start (default: the preset's)", above=0)
+    batch_size: Chosen[int] = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
+    optimizer: Chosen[str] = _flag(None, "learner", "rmsprop or adam (default: the preset's)", choices=("rmsprop", "adam"))
+    learning_rate: Chosen[float] = _flag(None, "learner", "step size at the start (default: the preset's)", above=0)
     learning_rate_schedule: str = _flag("linear", "learner", "linear: the step size falls to 0 at total_steps, as in the paper; constant: it stays", choices=("linear", "constant"))
-    alpha: float | None = _flag(None, "learner", "RMSProp smoothing constant (default: the preset's)", low=0, high=1)
-    momentum: float | None = _flag(None, "learner", "RMSProp momentum (default: the preset's)", low=0)
-    epsilon: float | None = _flag(None, "learner", "added to the root of RMSProp's and Adam's average (default: the preset's)", above=0)
-    rmsprop_start: float | None = _flag(None, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow (default: the preset's)", low=0)
-    grad_norm_clipping: float | None = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
+    alpha: Chosen[float] = _flag(None, "learner", "RMSProp smoothing constant (default: the preset's)", low=0, high=1)
+    momentum: Chosen[float] = _flag(None, "learner", "RMSProp momentum (default: the preset's)", low=0)
+    epsilon: Chosen[float] = _flag(None, "learner", "added to the root of RMSProp's and Adam's average (default: the preset's)", above=0)
+    rmsprop_start: Chosen[float] = _flag(None, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow (default: the preset's)", low=0)
+    grad_norm_clipping: Chosen[float] = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
     max_bad_updates: int = _flag(10, "learner", "updates in a row that are left out, a number in them not being finite, before the run fails", low=1)
-    num_learner_threads: int | None = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
-    device: str | None = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
+    num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
+    device: Chosen[str] = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 
-    discounting: float | None = _flag(None, "loss", "discount factor gamma a step (default: the preset's)", low=0, high=1)
-    baseline_cost: float | None = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
-    entropy_cost: float | None = _flag(None, "loss", "weight of the entropy loss at the start (default: the preset's)", low=0)
+    discounting: Chosen[float] = _flag(None, "loss", "discount factor gamma a step (default: the preset's)", low=0, high=1)
+    baseline_cost: Chosen[float] = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
+    entropy_cost: Chosen[float] = _flag(None, "loss", "weight of the entropy loss at the start (default: the preset's)", low=0)
     entropy_cost_end: float | None = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly (default: the preset's; where it has none, entropy_cost)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; soft_asymmetric: 0.3 min(tanh r, 0) + 5 max(tanh r, 0); auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none", "soft_asymmetric"))
     reward_scale: float = _flag(1.0, "loss", "by what the learner multiplies rewards, after the clip", above=0)
@@ -114,10 +125,10 @@ class Config:
 
     frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
     noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)
-    sticky_actions: float | None = _flag(None, "environment", "Atari: probability that the last action is repeated (default: by the id, 0.25 for v5 and v0, 0 for v4)", low=0, high=1)
-    full_action_space: bool | None = _flag(None, "environment", "Atari: all 18 actions (default: by the id)")
+    sticky_actions: Chosen[float] = _flag(None, "environment", "Atari: probability that the last action is repeated (default: by the id, 0.25 for v5 and v0, 0 for v4)", low=0, high=1)
+    full_action_space: Chosen[bool] = _flag(None, "environment", "Atari: all 18 actions (default: by the id)")
     max_episode_frames: int = _flag(108_000, "environment", "Atari: emulator frames after which an episode is truncated", low=1, high=2**31 - 1)
-    life_loss_terminal: bool | None = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
+    life_loss_terminal: Chosen[bool] = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
     env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
 
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)

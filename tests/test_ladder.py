@@ -24,8 +24,8 @@ RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
 # What does not change what is learned, is recorded, or is given by the seed.
 UNPINNED = set("seed xpid savedir resume exact_resume max_seconds stall_timeout_s log_interval_s".split())
 UNPINNED |= set("checkpoint_interval_s disable_checkpoint actor_timeout_s max_actor_restarts start_method".split())
-UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video save_episodes".split())
-UNPINNED |= {"max_episode_steps"}
+UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video".split())
+UNPINNED |= {"save_episodes", "max_episode_steps"}
 ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
 
 
