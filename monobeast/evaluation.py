@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from monobeast import checkpoint, environments, film, run_folder, seeding
+from monobeast import environments, film, seeding
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.film import Film
 from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.policy import LocalPolicy
+from monobeast.runs import checkpoint, run_folder
 from monobeast.score import Episode
 
 

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import checkpoint, continuation, environments, resources, resumption, run_folder, seeding
+from monobeast import environments, seeding
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.networks import AgentNetwork, choose_network, make_network
 from monobeast.processes import check_main_script
+from monobeast.resources import requirements
+from monobeast.runs import checkpoint, continuation, resumption, run_folder
 
 
 class Run(NamedTuple):
@@ -53,7 +55,7 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
     network = _initialize_network(config, spaces)
     if saved:
         _check_weights(network, saved, config)
-    resources.check(config, spaces, network)
+    requirements.check(config, spaces, network)
     return Run(config, spaces, network.to(config.device), saved, changes)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 
 from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.config import Config
-from monobeast.csv_file import CsvFile
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
-
+from monobeast.runs.csv_file import CsvFile
 
 EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
 

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import torch
 
-from monobeast import bad_batch, bottleneck, checkpoint, continuation, machine, run_folder, seeding
+from monobeast import bottleneck, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.bottleneck import ShareMeter, Times
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
-from monobeast.logs import RunLog, logger
 from monobeast.preparation import Run
 from monobeast.processes import Stopped, StopSignals
+from monobeast.resources import machine
 from monobeast.rollouts import Rollout
+from monobeast.runs import bad_batch, checkpoint, continuation, run_folder
+from monobeast.runs.logs import RunLog, logger
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import torch
 
-from monobeast import run_folder
 from monobeast.config import Config
-from monobeast.logs import RunLog, console, logger
-from monobeast.metadata import Metadata
 from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
 from monobeast.processes import StopSignals
+from monobeast.runs import run_folder
+from monobeast.runs.logs import RunLog, console, logger
+from monobeast.runs.metadata import Metadata
 from monobeast.session import Session
 
 

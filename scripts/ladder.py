@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import recorder
 import torch
 
-import recorder
-from monobeast import checkpoint, environments
+from monobeast import environments
 from monobeast.networks import AgentInput, make_network
-from monobeast.recorded_run import RecordedRun
+from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs import checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = str(ROOT / "tests")  # where the task with a fixed horizon is

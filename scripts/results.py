@@ -8,15 +8,15 @@ import textwrap
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
 import ladder
+import numpy as np
 import recorder
+
 from monobeast.__main__ import run_command
 from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
-from monobeast.recorded_run import RecordedRun
+from monobeast.plotting.recorded_run import RecordedRun
 
 PAGES = (ladder.ROOT / "docs" / "results.md", ladder.ROOT / "README.md")
 PICTURE = ladder.ROOT / "docs" / "pong.png"

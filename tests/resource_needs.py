@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Discrete
 
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.machine import Machine, OpenFiles
 from monobeast.networks import make_network
+from monobeast.resources.machine import Machine, OpenFiles
 
 GB = 10**9
 IMAGE = Spaces(Box(0, 255, (84, 84, 4), np.uint8), 6)

@@ -3,10 +3,11 @@
 import dataclasses
 from pathlib import Path
 
-from monobeast import checkpoint, preparation
+from monobeast import preparation
 from monobeast.config import Config
 from monobeast.learner import Learner
-from monobeast.metadata import Metadata
+from monobeast.runs import checkpoint
+from monobeast.runs.metadata import Metadata
 
 
 def save_run(savedir: Path, xpid="example", **settings) -> Path:

@@ -4,7 +4,7 @@ import os
 import pytest
 import torch
 
-from monobeast import checkpoint
+from monobeast.runs import checkpoint
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):

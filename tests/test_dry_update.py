@@ -4,7 +4,7 @@ import pytest
 import torch
 from resource_needs import IMAGE, VECTOR, make_agent, make_config
 
-from monobeast import dry_update
+from monobeast.resources import dry_update
 
 
 def fake_cuda(monkeypatch, error=None):

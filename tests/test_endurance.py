@@ -18,10 +18,11 @@ import child_functions
 import pytest
 from process_tree import actors_of, children_of, find, is_alive, wait_until
 
-from monobeast import checkpoint, processes, session
+from monobeast import processes, session
 from monobeast.actor_pool import ActorPool
 from monobeast.config import Config
 from monobeast.processes import WatchedProcess
+from monobeast.runs import checkpoint
 from monobeast.training import train
 
 pytestmark = [

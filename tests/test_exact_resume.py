@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from monobeast import checkpoint, continuation
 from monobeast.__main__ import run_command
 from monobeast.bottleneck import Shares
 from monobeast.config import Config
 from monobeast.environments.catch import Catch
 from monobeast.learner import Learner
 from monobeast.rollouts import BatchStaging
+from monobeast.runs import checkpoint, continuation
 from monobeast.training import train
 
 TESTS = Path(__file__).parent

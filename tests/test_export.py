@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
-
-from monobeast import checkpoint, environments, evaluation
-from monobeast.__main__ import run_command
-from monobeast.networks import AgentInput
 from network_inputs import unroll
 from saved_runs import save_run
+
+from monobeast import environments, evaluation
+from monobeast.__main__ import run_command
+from monobeast.networks import AgentInput
+from monobeast.runs import checkpoint
 
 # Another order of the same sums, in float32.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}

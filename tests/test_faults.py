@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from monobeast import checkpoint, faults
+from monobeast import faults
+from monobeast.runs import checkpoint
 from monobeast.__main__ import run_command
 from monobeast.config import Config
-from monobeast.csv_file import CsvFile
+from monobeast.runs.csv_file import CsvFile
 from monobeast.learner import Learner, compute_loss
-from monobeast.logs import Averages
+from monobeast.runs.logs import Averages
 from monobeast.networks import AgentOutput, make_network
 from monobeast.rollouts import allocate
 from monobeast.training import train

@@ -12,7 +12,8 @@ import pytest
 import torch
 from resource_needs import IMAGE, NUMBER, VECTOR, make_agent, make_config, on_linux
 
-from monobeast import environments, footprint, machine
+from monobeast import environments
+from monobeast.resources import footprint, machine
 from monobeast.actor_pool import ActorPool
 from monobeast.rollouts import allocate
 from monobeast.weights import SharedWeights

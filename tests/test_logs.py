@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from monobeast.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
+from monobeast.runs.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
 from monobeast.rollouts import allocate
 
 

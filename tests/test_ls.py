@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monobeast import run_folder
+from monobeast.runs import run_folder
 from monobeast.__main__ import run_command
 from monobeast.commands.ls import RunLine, format_table, list_runs
 from recorded_runs import write_run

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from monobeast import machine
+from monobeast.resources import machine
 
 GB = 10**9
 

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from monobeast.metadata import _git_commit
+from monobeast.runs.metadata import _git_commit
 
 
 def git(checkout, *arguments):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from resource_needs import ROOMY, UNKNOWN, on_linux
 
-from monobeast import machine
+from monobeast.resources import machine
 from monobeast.__main__ import run_command
 from monobeast.actor_pool import ActorPool
 

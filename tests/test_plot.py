@@ -12,9 +12,9 @@ from recorded_runs import EPISODES, write_run
 from monobeast.__main__ import run_command
 from monobeast.commands import plot
 from monobeast.config import Config
-from monobeast.curves import Curve, average
-from monobeast.figure import short_number
-from monobeast.run_groups import _IRRELEVANT, _SPEED
+from monobeast.plotting.curves import Curve, average
+from monobeast.plotting.figure import short_number
+from monobeast.plotting.run_groups import _IRRELEVANT, _SPEED
 
 
 def figure_of(*arguments):
@@ -356,7 +356,7 @@ def test_a_failing_write_leaves_the_earlier_picture_alone(tmp_path, capfd, monke
 def test_without_matplotlib_the_line_that_installs_it_is_said(tmp_path, capfd, monkeypatch):
     run = write_run(tmp_path / "run")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "monobeast.figure")
+    monkeypatch.delitem(sys.modules, "monobeast.plotting.figure")
 
     exit_code, _, errors = plot_command(capfd, run, "--out", tmp_path / "x.png")
 

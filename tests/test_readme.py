@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from monobeast.config import Config
-from monobeast.logs import LOG_COLUMNS
+from monobeast.runs.logs import LOG_COLUMNS
 from monobeast.presets import PRESETS
 from monobeast.rollouts import Rollout
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recorded_runs import write_run
 
-from monobeast.recorded_run import RecordedRun, find_folder, rolling_mean
+from monobeast.plotting.recorded_run import RecordedRun, find_folder, rolling_mean
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):

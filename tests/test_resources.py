@@ -8,14 +8,14 @@ import pytest
 import torch
 from resource_needs import GB, IMAGE, ROOMY, UNKNOWN, make_agent, make_config
 
-from monobeast import dry_update, footprint, machine, resources
-from monobeast.machine import OpenFiles
+from monobeast.resources import dry_update, footprint, machine, requirements
+from monobeast.resources.machine import OpenFiles
 
 
 def make_plan(monkeypatch, there=ROOMY, config=None, **settings):
     monkeypatch.setattr(machine, "read", lambda: there)
     monkeypatch.setattr(machine, "is_container", lambda: False)
-    return resources.make_plan(config or make_config(**settings), IMAGE, make_agent())
+    return requirements.make_plan(config or make_config(**settings), IMAGE, make_agent())
 
 
 def row_of(plan, what):
@@ -90,7 +90,7 @@ def test_in_a_container_the_way_out_is_its_shm_size(monkeypatch):
     monkeypatch.setattr(machine, "is_container", lambda: True)
 
     with pytest.raises(ValueError, match="has 67.1 MB free; .* or start the container with --shm-size=3g"):
-        resources.check(make_config(num_buffers=1000), IMAGE, make_agent())
+        requirements.check(make_config(num_buffers=1000), IMAGE, make_agent())
 
 
 def test_what_cannot_be_known_refuses_nothing(monkeypatch):
@@ -107,7 +107,7 @@ def test_the_soft_limit_of_open_files_is_raised_by_itself(monkeypatch):
     agent = make_agent()
     sizes = footprint.measure(make_config(), IMAGE, agent)
 
-    resources.check(make_config(num_actors=40), IMAGE, agent)
+    requirements.check(make_config(num_actors=40), IMAGE, agent)
 
     assert raised_to == [footprint.open_files(make_config(num_actors=40), sizes, 10)["learner"]]
 
@@ -121,16 +121,16 @@ def test_a_limit_that_cannot_be_raised_after_all_is_told(monkeypatch):
 
     told = "--num_actors 2: the learner needs 103 open files .* may not have as many: .*Invalid argument"
     with pytest.raises(ValueError, match=told):
-        resources.check(make_config(), IMAGE, make_agent())
+        requirements.check(make_config(), IMAGE, make_agent())
 
 
 def test_more_threads_than_cores_are_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(machine, "read", lambda: ROOMY._replace(cores=4))
     monkeypatch.setattr(machine, "allow_open_files", lambda number: None)
 
-    resources.check(make_config(num_actors=4), IMAGE, make_agent())
+    requirements.check(make_config(num_actors=4), IMAGE, make_agent())
     assert caplog.messages == []
-    resources.check(make_config(num_actors=4, num_learner_threads=2), IMAGE, make_agent())
+    requirements.check(make_config(num_actors=4, num_learner_threads=2), IMAGE, make_agent())
 
     assert caplog.messages == [
         "--num_actors 4 --num_learner_threads 2: 6 threads share 4 cores, which is slower than fewer"
@@ -142,7 +142,7 @@ def test_looking_leaves_network_and_random_numbers_as_they_were(monkeypatch):
     agent = make_agent(use_lstm=True)
     before, random_state = {name: t.clone() for name, t in agent.state_dict().items()}, torch.get_rng_state()
 
-    resources.make_plan(make_config(), IMAGE, agent)
+    requirements.make_plan(make_config(), IMAGE, agent)
 
     assert all(torch.equal(tensor, before[name]) for name, tensor in agent.state_dict().items())
     assert all(parameter.grad is None for parameter in agent.parameters())
@@ -215,8 +215,8 @@ def test_no_update_is_tried_where_its_batch_would_not_fit_this_machine(monkeypat
     ],
 )
 def test_bytes_are_written_as_people_do(number, expected):
-    assert resources.format_bytes(number) == expected
+    assert requirements.format_bytes(number) == expected
 
 
 def test_a_count_has_commas_or_no_limit():
-    assert [resources.format_count(number) for number in (20_000, math.inf)] == ["20,000", "no limit"]
+    assert [requirements.format_count(number) for number in (20_000, math.inf)] == ["20,000", "no limit"]

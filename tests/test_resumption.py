@@ -8,10 +8,11 @@ import os
 import pytest
 import torch
 
-from monobeast import checkpoint, resumption, run_folder, seeding
+from monobeast import seeding
+from monobeast.runs import checkpoint, resumption, run_folder
 from monobeast.__main__ import run_command
 from monobeast.config import Config
-from monobeast.csv_file import CsvFile
+from monobeast.runs.csv_file import CsvFile
 from monobeast.training import train
 
 SETTINGS = {

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from monobeast import run_folder
+from monobeast.runs import run_folder
 
 
 def test_a_name_in_use_is_refused(tmp_path):

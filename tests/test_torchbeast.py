@@ -7,12 +7,12 @@ import pytest
 import torch
 from torchbeast_files import FLAGS, NUM_ACTIONS, gradients_of, make_checkpoint, step_with
 
-from monobeast import checkpoint, torchbeast_checkpoint
+from monobeast.runs import checkpoint, torchbeast_checkpoint
 from monobeast.__main__ import run_command
 from monobeast.config import Config
 from monobeast.networks import AgentInput, make_network
 from monobeast.policy import for_acting
-from monobeast.torchbeast_checkpoint import convert_weights
+from monobeast.runs.torchbeast_checkpoint import convert_weights
 from network_inputs import IMAGE, make, random_inputs, unroll
 
 # Another order of the same sums, in float32, through up to six layers.

@@ -3,7 +3,7 @@
 import pytest
 from resource_needs import make_config
 
-from monobeast import way_out
+from monobeast.resources import way_out
 
 
 @pytest.mark.parametrize(

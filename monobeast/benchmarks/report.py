@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import resources
 from monobeast.benchmarks.limit import Bound, Costs, find_bounds, find_limit, foretell
 from monobeast.benchmarks.parts import Parts
 from monobeast.benchmarks.whole import Whole
 from monobeast.config import Config
+from monobeast.resources import requirements
 
 _LARGER_MACHINES = (16, 64, 128)  # cores
 
@@ -55,7 +55,7 @@ def format_parts(case: Case) -> list[str]:
 
 def format_whole(case: Case, whole: Whole) -> str:
     """What was reached of the limit, in a line."""
-    memory = "unknown" if whole.peak_memory is None else resources.format_bytes(whole.peak_memory)
+    memory = "unknown" if whole.peak_memory is None else requirements.format_bytes(whole.peak_memory)
     efficiency = whole.steps_per_second / case.limit.steps_per_second
     return (
         f"{case.name}: {whole.steps_per_second:,.0f} steps/s ({whole.steps:,} steps, {whole.updates:,} updates in "

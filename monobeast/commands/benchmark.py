@@ -133,8 +133,9 @@ def _name_settings(own: dict[str, Any], settings: dict[str, Any]) -> dict[str, d
 
 
 def _measure_parts(name: str, settings: dict[str, Any], seconds: float) -> "Case":
-    from monobeast import machine, preparation
+    from monobeast import preparation
     from monobeast.benchmarks import parts, report
+    from monobeast.resources import machine
 
     prepared = preparation.prepare(Config(**settings), given=set(settings))
     return report.Case(name, prepared.config, parts.measure(prepared, seconds), machine.count_cores())

@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 
 from monobeast.config import Config
-from monobeast.recorded_run import find_folder
+from monobeast.plotting.recorded_run import find_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not Path(file).expanduser().absolute().parent.is_dir():
             raise ValueError(f"--{flag} {file}: there is no such folder")
     folder = find_folder(arguments.run, arguments.savedir).resolve()
-    from monobeast import checkpoint, environments, evaluation, onnx_file
+    from monobeast import environments, evaluation, onnx_file
+    from monobeast.runs import checkpoint
 
     if arguments.onnx is not None:
         onnx_file.require_writer(arguments.onnx)

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the file is none that can be converted, or the name is in use.
     """
     Config(xpid=arguments.xpid)  # refused before the seconds that torch takes to import
-    from monobeast import torchbeast_checkpoint
+    from monobeast.runs import torchbeast_checkpoint
 
     found = torchbeast_checkpoint.read(Path(arguments.file).expanduser())
     folder, config, step = torchbeast_checkpoint.save_as_run(found, arguments.savedir, arguments.xpid)

@@ -10,9 +10,9 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from monobeast import run_folder
 from monobeast.config import Config
-from monobeast.recorded_run import RecordedRun
+from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs import run_folder
 
 _HEADER = ("name", "environment", "steps", "of", "return", "age", "state")
 _IS_NUMBER = (False, False, True, True, True, True, False)  # set to the right

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from monobeast.config import Config
 
 if TYPE_CHECKING:
-    from monobeast.resources import Plan, Row
+    from monobeast.resources.requirements import Plan, Row
 
 TAKES_TRAIN_FLAGS = True
 _DOES_NOT_FIT = 1  # as `train` would end with 2, which here is left to flags that are wrong
@@ -25,12 +25,13 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
         settings: Of `Config`, those that were given.
     """
     config = Config(**settings)  # refused before the seconds that torch takes to import
-    from monobeast import preparation, resources
+    from monobeast import preparation
+    from monobeast.resources import requirements
 
     try:
         prepared = preparation.prepare(config, given=set(settings))
-        plan = resources.make_plan(prepared.config, prepared.spaces, prepared.network)
-    except resources.DoesNotFit as refusal:
+        plan = requirements.make_plan(prepared.config, prepared.spaces, prepared.network)
+    except requirements.DoesNotFit as refusal:
         plan = refusal.plan
     print(*format_table(plan), sep="\n")
     print(plan.refusal or "all fits")  # a warning has come by the log

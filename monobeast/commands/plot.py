@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from monobeast.config import Config
-from monobeast.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
-from monobeast.recorded_run import RecordedRun, find_folder
-from monobeast.run_groups import RunGroup, group_runs, require_alike, require_different, require_one_environment
+from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
+from monobeast.plotting.recorded_run import RecordedRun, find_folder
+from monobeast.plotting.run_groups import (
+    RunGroup,
+    group_runs,
+    require_alike,
+    require_different,
+    require_one_environment,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +128,7 @@ def _build_figure(
 ) -> "Figure":
     """The picture of the groups' returns, over the columns of logs.csv that were asked for."""
     try:
-        from monobeast.figure import Panel, draw
+        from monobeast.plotting.figure import Panel, draw
     except ImportError as error:
         raise ValueError(f"needs matplotlib ({error}): python -m pip install matplotlib") from None
     panels = [Panel(f"mean return of the last {arguments.window} episodes", [*returns])]

@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: the file is none that can be replayed here.
     """
-    from monobeast import bad_batch
+    from monobeast.runs import bad_batch
 
     replay = bad_batch.replay(*bad_batch.load(Path(arguments.file).expanduser()))
     for name, value in replay.numbers.items():

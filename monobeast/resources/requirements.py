@@ -4,12 +4,12 @@ import logging
 import math
 from typing import NamedTuple
 
-from monobeast import dry_update, footprint, machine, way_out
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.footprint import Footprint
-from monobeast.machine import Machine
 from monobeast.networks import AgentNetwork
+from monobeast.resources import dry_update, footprint, machine, way_out
+from monobeast.resources.footprint import Footprint
+from monobeast.resources.machine import Machine
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 _SHM_MARGIN_PERCENT = 105  # of the size that is suggested for /dev/shm

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from monobeast import checkpoint, environments, run_folder, seeding
+from monobeast import environments, seeding
 from monobeast.config import Config
 from monobeast.learner import Learner
-from monobeast.metadata import Metadata
 from monobeast.networks import make_network
+from monobeast.runs import checkpoint, run_folder
+from monobeast.runs.metadata import Metadata
 
 # AtariNet's modules and those of `TorchBeastNetwork`.
 _MODULES = {

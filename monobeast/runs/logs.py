@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from monobeast.bottleneck import Shares, judge
-from monobeast.csv_file import CsvFile
 from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
 from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
+from monobeast.runs.csv_file import CsvFile
 
 LOG_COLUMNS = (
     "step",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monobeast.config import Config
-from monobeast.recorded_run import RecordedRun, rolling_mean
+from monobeast.plotting.recorded_run import RecordedRun, rolling_mean
 
 AXES = ("steps", "frames", "hours")
 _MOST_POINTS = 2000  # about the pixels of a picture's width: more would only make it larger

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from monobeast import checkpoint, environments
+from monobeast import environments
 from monobeast.config import Config
 from monobeast.faults import Fault, describe, locate
 from monobeast.learner import Learner, compute_loss
 from monobeast.networks import AgentNetwork, make_network
 from monobeast.rollouts import Rollout
+from monobeast.runs import checkpoint
 
 FILE_NAME = "bad_batch.pt"
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from monobeast.curves import MeanCurve
+from monobeast.plotting.curves import MeanCurve
 
 # Okabe and Ito's colors, which the color-blind can tell apart, without the yellow that is too pale for a line.
 _COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
