@@ -37,6 +37,7 @@ def record(folder: Path, name: str | None = None) -> Path:
         content = (folder / file).read_text()
         if file in ("meta.json", TEST_FILE):
             content = content.replace(str(folder.parent), _SAVEDIR).replace(savedir, _SAVEDIR)
+            content = re.sub(r'(?<="--savedir",)(\s+)"[^"]*"', rf'\1"{_SAVEDIR}"', content)  # of earlier parts of the run
         if len(content) > _LARGEST:
             packed = gzip.compress(content.encode(), mtime=0)  # the same bytes from the same run
             (target / f"{file}.gz").write_bytes(packed)

@@ -29,7 +29,8 @@ _MEANING = (
 
 # Settings in which trials differ, and steps at which they are compared.
 _TRIED = "total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
-_TRIED += ["baseline_cost", "entropy_cost"]
+_TRIED += ["baseline_cost", "entropy_cost", "entropy_cost_end"]
+_BEFORE = {"optimizer": "rmsprop", "entropy_cost_end": "as at the start"}  # in runs that are older than the setting
 _SYMPTOMS = ("entropy", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
 _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
@@ -154,10 +155,12 @@ def render_trials() -> str:
 
 
 def _describe_trial(run: RecordedRun) -> dict[str, Any]:
-    row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, 'rmsprop')}" for name in _TRIED}
+    row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, _BEFORE.get(name))}" for name in _TRIED}
     for step in _MILESTONES:
         returns = run.episodes.returns[run.episodes.steps <= step]
         row[f"{step / 1e6:g}M"] = f"{returns[-ladder.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+    row["end"] = f"{run.episodes.returns[-ladder.NUM_EPISODES:].mean():.2f}"
+    row["at"] = f"{run.meta['step'] / 1e6:.2f}M"
     return row | {name: _last(run, name) for name in _SYMPTOMS}
 
 
