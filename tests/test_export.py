@@ -19,7 +19,7 @@ def load(folder):
     content = checkpoint.load(folder)
     config = checkpoint.read_config(content, folder)
     spaces = environments.check(config)
-    return evaluation.load_network(content, folder, config, spaces, "float32").eval(), spaces
+    return evaluation.load_network(content, folder, config, spaces).eval(), spaces
 
 
 def random_inputs(spaces, num_columns):

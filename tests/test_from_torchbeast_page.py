@@ -22,7 +22,7 @@ def test_every_flag_of_the_preset_stands_in_the_table():
     flags = set(re.findall(r"^\| `--(\w+)`", table, re.MULTILINE))
 
     # What MonoBeast has no flag for.
-    assert set(PRESETS["torchbeast"]) - flags == {"envs_per_actor", "optimizer", "rmsprop_start"}
+    assert set(PRESETS["torchbeast"]) - flags == {"envs_per_actor", "optimizer", "rmsprop_start", "entropy_cost_end"}
 
 
 def test_every_command_on_the_page_is_one_of_ours():

@@ -17,7 +17,7 @@ from recorded_runs import write_run
 
 ROOT = Path(__file__).parent.parent
 NOW = datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.UTC)
-HOLD = "import sys, time; from pathlib import Path; from monobeast import run_folder\n"
+HOLD = "import sys, time; from pathlib import Path; from monobeast.runs import run_folder\n"
 HOLD += "with run_folder.held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 
 
