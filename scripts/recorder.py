@@ -37,7 +37,8 @@ def record(folder: Path, name: str | None = None) -> Path:
         content = (folder / file).read_text()
         if file in ("meta.json", TEST_FILE):
             content = content.replace(str(folder.parent), _SAVEDIR).replace(savedir, _SAVEDIR)
-            content = re.sub(r'(?<="--savedir",)(\s+)"[^"]*"', rf'\1"{_SAVEDIR}"', content)  # of earlier parts of the run
+            # Earlier parts of a resumed run may have lain elsewhere.
+            content = re.sub(r'(?<="--savedir",)(\s+)"[^"]*"', rf'\1"{_SAVEDIR}"', content)
         if len(content) > _LARGEST:
             packed = gzip.compress(content.encode(), mtime=0)  # the same bytes from the same run
             (target / f"{file}.gz").write_bytes(packed)
