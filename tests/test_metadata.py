@@ -1,8 +1,9 @@
 """Which code a run was of."""
 
 import subprocess
+from pathlib import Path
 
-from monobeast.runs.metadata import _git_commit
+from monobeast.runs.metadata import _CHECKOUT, _git_commit
 
 
 def git(checkout, *arguments):
@@ -26,3 +27,7 @@ def test_the_commit_says_whether_code_differs_from_it_and_records_of_runs_do_not
     assert _git_commit(tmp_path) == commit
     (tmp_path / "monobeast" / "file").write_text("another program")
     assert _git_commit(tmp_path) == f"{commit}-dirty"
+
+
+def test_the_checkout_is_that_of_the_package():
+    assert _CHECKOUT == Path(__file__).parent.parent

@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
+import monobeast
 from monobeast.config import Config
 
 FILE_NAME = "meta.json"
 # What is kept of a start when the run is gone on with.
 _HISTORY = ("start", "end", "state", "reason", "step", "command_line", "git_commit", "resumed_from_step", "changes")
 _PACKAGES = ("torch", "gymnasium", "ale-py", "numpy")
+_CHECKOUT = Path(monobeast.__file__).parent.parent  # where this package lies in one
 
 
 class Metadata:
@@ -40,7 +42,7 @@ class Metadata:
             "command_line": [Path(sys.argv[0]).name, *sys.argv[1:]],  # where the program lies is nobody's business
             "python": platform.python_version(),
             "packages": {name: _package_version(name) for name in ("monobeast", *_PACKAGES)},
-            "git_commit": _git_commit(Path(__file__).parent.parent),
+            "git_commit": _git_commit(_CHECKOUT),
             "platform": platform.platform(),
             "cpu": _cpu_name(),
             "cpu_count": os.cpu_count(),
