@@ -1,25 +1,22 @@
 """Writes the numbers of docs/vtrace.md and draws its plot: `python scripts/make_vtrace_page.py`; needs matplotlib."""
 
 import inspect
-import io
-import itertools
 import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+import fixed_point
+from fixed_point import C_BARS, GAMMA, MU, PI, REWARDS, RHO_BARS, N, chosen_policy, find_fixed_point, value_of
 from monobeast import vtrace
 from monobeast.vtrace_check.arguments import ARGUMENTS
 from monobeast.vtrace_check.faults import FAULTS
 from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "vtrace.md"
@@ -28,12 +25,6 @@ _BLOCK = re.compile(r"(<!-- from scripts/make_vtrace_page.py: (\w+) -->\n).*?(<!
 
 PARAMETERS = {"clip_rho_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "clip_c_threshold": 1.0, "lambda_": 1.0}
 CUT = 0.0  # the ratio of a reset step, whose logarithm is minus infinity
-
-# One state, two actions: what they earn, and how often pi and mu take them.
-REWARDS, PI, MU = np.array([1.0, 0.0]), np.array([0.9, 0.1]), np.array([0.3, 0.7])
-GAMMA, N = 0.9, 6
-RHO_BARS = [0.1, 0.25, 0.5, 1.0, 2.0, 3.0]
-C_BARS = [0.0, 0.25, 0.5, 1.0]
 
 
 class Column(NamedTuple):
@@ -149,41 +140,6 @@ def render_example_steps() -> str:
     return "\n".join(lines)
 
 
-class FixedPoint(NamedTuple):
-    """What repeated updates come to, and how."""
-
-    value: float
-    contraction: float  # factor of an update's error
-    deviation: float  # standard deviation of v_0, V being the fixed point
-
-
-def find_fixed_point(rho_bar: float, c_bar: float) -> FixedPoint:
-    """Of exact updates: means over all trajectories of N steps, each with its probability under mu."""
-    actions = np.array(list(itertools.product((0, 1), repeat=N))).T  # [N, 2^N]
-    probabilities = MU[actions].prod(axis=0)
-
-    def targets(value: float) -> np.ndarray:
-        full = np.full(actions.shape, value)
-        inputs = {"log_rhos": np.log((PI / MU)[actions]), "discounts": np.full(actions.shape, GAMMA)}
-        inputs |= {"rewards": REWARDS[actions], "values": full, "bootstrap_value": full[0]}
-        return _vtrace(inputs, clip_rho_threshold=rho_bar, clip_c_threshold=c_bar).vs[0]
-
-    offset, slope = probabilities @ targets(0.0), probabilities @ (targets(1.0) - targets(0.0))
-    value = offset / (1 - slope)  # an update is value -> offset + slope value
-    deviation = np.sqrt(probabilities @ (targets(value) - value) ** 2)
-    return FixedPoint(value, slope, deviation)
-
-
-def chosen_policy(rho_bar: float) -> np.ndarray:
-    """Equation (3)."""
-    clipped = np.minimum(rho_bar * MU, PI)
-    return clipped / clipped.sum()
-
-
-def value_of(policy: np.ndarray) -> float:
-    return float(policy @ REWARDS / (1 - GAMMA))
-
-
 def render_two_actions() -> str:
     minimum, policy = np.minimum(MU, PI), chosen_policy(1.0)
     earned, low, high = _join(REWARDS, " and "), 1 / (MU / PI).max(), (PI / MU).max()
@@ -221,39 +177,6 @@ def render_c_bars() -> str:
     """What c-bar changes, at rho-bar 1."""
     rows = [[f"{c_bar:g}", *(f"{number:.3f}" for number in find_fixed_point(1.0, c_bar))] for c_bar in C_BARS]
     return _table(["c-bar", "fixed point", "contraction", "deviation of v_0"], rows)
-
-
-def draw() -> "Figure":
-    """The fixed point over rho-bar: the line of equation (3), and what V-trace comes to."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"font.size": 9}):
-        figure = Figure(figsize=(6.4, 2.8), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        line = np.geomspace(0.08, 4.0, 100)
-        found = [find_fixed_point(rho_bar, min(1.0, rho_bar)) for rho_bar in RHO_BARS]
-        left.plot(line, [value_of(chosen_policy(rho_bar)) for rho_bar in line], label="V of equation (3)")
-        left.plot(RHO_BARS, [point.value for point in found], "o", label="fixed point of V-trace")
-        left.axhline(value_of(PI), color="0.6", linewidth=0.8, linestyle="--", label="V of pi, V of mu")
-        left.axhline(value_of(MU), color="0.6", linewidth=0.8, linestyle="--")
-        left.set(xscale="log", xlabel="rho-bar", ylabel="value")
-        left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.94), fontsize="small", handlelength=1.2)
-        right.plot(RHO_BARS, [point.deviation for point in found], "o-", color="C3")
-        right.set(xscale="log", xlabel="rho-bar", ylabel="standard deviation of v_0", ylim=(0, None))
-        for axes in (left, right):
-            axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def render_plot() -> str:
-    """The text of the plot's file."""
-    import matplotlib
-
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "monobeast", "svg.fonttype": "none"}):
-        draw().savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
 
 
 def render_end_inputs() -> str:
@@ -352,4 +275,4 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(render(PAGE.read_text()))
-    PLOT.write_text(render_plot())
+    PLOT.write_text(fixed_point.render_svg())

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_lines import run
 from process_tree import actors_of, wait_until
 from recorded_runs import write_run
 from resource_needs import make_config
@@ -29,15 +30,6 @@ FAKE_PARTS = Parts(
     Part("an update as a whole", 9e-4, "learner"),
 )
 FAKE_WHOLE = Whole(steps=12_000, updates=150, seconds=10.0, peak_memory=900_000_000)
-
-
-def run(capfd, *arguments):
-    """Exit code, output and errors of a command line."""
-    try:
-        exit_code = run_command(list(arguments))
-    except SystemExit as leaving:  # argparse's own way
-        exit_code = leaving.code
-    return (exit_code, *capfd.readouterr())
 
 
 # The limit

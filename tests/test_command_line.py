@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_lines import run
 
 from monobeast.__main__ import run_command
 from monobeast.config import Config
@@ -38,12 +39,6 @@ def in_tests(options):
     path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "120"}
     return {"cwd": TESTS, "env": environment} | options
-
-
-def run(capfd, *arguments):
-    """Runs a command line in this process: its exit code, output and errors."""
-    exit_code = run_command([str(argument) for argument in arguments])
-    return (exit_code, *capfd.readouterr())
 
 
 def processes_of(group):

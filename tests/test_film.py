@@ -5,10 +5,10 @@ import os
 
 import numpy as np
 import pytest
-
-from monobeast.__main__ import run_command
-from monobeast.film import Film
+from command_lines import run
 from saved_runs import save_run
+
+from monobeast.film import Film
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
@@ -38,11 +38,6 @@ def catch_run(tmp_path_factory):
     savedir = tmp_path_factory.mktemp("runs")
     save_run(savedir, env="monobeast/Catch-v0")
     return savedir
-
-
-def run(capfd, *arguments):
-    exit_code = run_command([str(argument) for argument in arguments])
-    return (exit_code, *capfd.readouterr())
 
 
 def test_every_pixel_keeps_its_color(tmp_path):

@@ -144,7 +144,7 @@ def test_shared_memory_is_what_a_real_file_system_has_free(root):
     (root / "dev/shm").mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "monobeast-test", str(root / "dev/shm")]
     if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("may not mount")
+        pytest.skip("needs the right to mount a file system, as root has")
     try:
         before = machine.free_shared_memory()
         (root / "dev/shm/file").write_bytes(bytes(10_000))

@@ -7,23 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_lines import run
 from resource_needs import ROOMY, UNKNOWN, on_linux
 
-from monobeast.resources import machine
-from monobeast.__main__ import run_command
 from monobeast.actor_pool import ActorPool
+from monobeast.resources import machine
 
 CHECKOUT = Path(__file__).parent.parent
 CATCH = ("--env", "monobeast/Catch-v0", "--device", "cpu")
-
-
-def run(capfd, *arguments):
-    """Exit code, output and errors of a command line."""
-    try:
-        exit_code = run_command(list(arguments))
-    except SystemExit as leaving:  # argparse's own way
-        exit_code = leaving.code
-    return (exit_code, *capfd.readouterr())
 
 
 @pytest.fixture
@@ -131,7 +122,7 @@ def test_a_run_in_a_really_small_shared_memory_is_refused_and_a_smaller_one_runs
         return subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
 
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
-        pytest.skip("may not mount")
+        pytest.skip("needs the right to mount a file system, as root has")
 
     refused, complete = run_in_4_megabytes("--num_buffers", "4000"), run_in_4_megabytes()
 

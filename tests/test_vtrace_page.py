@@ -13,6 +13,7 @@ from monobeast.vtrace_check import check_vtrace
 
 sys.path.append(str(Path(__file__).parent.parent / "scripts"))
 
+import fixed_point  # noqa: E402
 import make_vtrace_page as page  # noqa: E402
 
 TEXT = page.PAGE.read_text()
@@ -46,15 +47,15 @@ def test_sums_done_by_hand_are_found_and_lead_to_the_tables_numbers():
     assert page.TRUNCATED.solve().vs[1] == 2.5 and page.TRUNCATED._replace(ratios=[1.0] * 4).solve().vs[1] == 2.25
 
 
-@pytest.mark.parametrize("rho_bar", page.RHO_BARS)
+@pytest.mark.parametrize("rho_bar", fixed_point.RHO_BARS)
 def test_the_plotted_fixed_points_lie_on_the_line_of_equation_3(rho_bar):
-    assert page.find_fixed_point(rho_bar, min(1.0, rho_bar)).value == pytest.approx(
-        page.value_of(page.chosen_policy(rho_bar))
+    assert fixed_point.find_fixed_point(rho_bar, min(1.0, rho_bar)).value == pytest.approx(
+        fixed_point.value_of(fixed_point.chosen_policy(rho_bar))
     )
 
 
 def test_the_plot_shows_the_numbers_of_the_table():
-    axes = page.draw().axes
+    axes = fixed_point.draw().axes
     points = axes[0].get_lines()[1].get_xydata()
     rows = [line.split(" | ") for line in page.render_rho_bars().splitlines()[2:]]
 
@@ -73,7 +74,7 @@ def read_plot(text):
 
 
 def test_the_plot_drawn_anew_is_the_same():
-    (shown, places), (expected, right) = read_plot(page.PLOT.read_text()), read_plot(page.render_plot())
+    (shown, places), (expected, right) = read_plot(page.PLOT.read_text()), read_plot(fixed_point.render_svg())
 
     assert shown == expected and len(places) > 500
     np.testing.assert_allclose(places, right, atol=0.5)  # points, 72 an inch
