@@ -1,5 +1,7 @@
 """The network of a run in files of other programs gives the same logits."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,8 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 def load(folder):
     content = checkpoint.load(folder)
-    config = checkpoint.read_config(content, folder)
+    # The file is in float32 whatever the run multiplied in: so must be what it is compared with.
+    config = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
     spaces = environments.check(config)
     return evaluation.load_network(content, folder, config, spaces).eval(), spaces
 
