@@ -1,5 +1,12 @@
+import signal
+
 import pytest
 import torch
+
+
+def pytest_configure():
+    """In the background of a shell, pytest starts with SIGINT ignored, and so would all that tests start and interrupt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
