@@ -5,7 +5,7 @@ import torch
 
 
 def pytest_configure():
-    """In the background of a shell, pytest starts with SIGINT ignored, and so would all that tests start and interrupt."""
+    """In the background of a shell pytest starts with SIGINT ignored, and so would what tests start and interrupt."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
