@@ -25,7 +25,7 @@ _ATARI: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "atari": _ATARI,
     # For small tasks with float observations: as many updates, larger steps.
-    "classic": _ATARI | {"learning_rate": 1e-3, "entropy_cost_end": None},
+    "classic": _ATARI | {"learning_rate": 1e-3},
     # Table G.1 of arXiv 1802.01561; the optimizer starts as TensorFlow's.
     "paper": _ATARI
     | {"envs_per_actor": 1, "unroll_length": 20, "batch_size": 32}

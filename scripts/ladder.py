@@ -116,6 +116,8 @@ ATARI = CLASSIC | {
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
 }
 CATCH = CLASSIC | {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "total_steps": 300_000}
+# Chance that is still paid for at the end drops a pole now and then: with a constant 0.01 seed 1 ended at 444 and 478.
+CARTPOLE = CLASSIC | {"env": "CartPole-v1", "entropy_cost_end": 0.0, "total_steps": 800_000}
 # Without a clip: all environments end in the same step, and of large gradients that are cut to one length, those of
 # the many batches without an end would outvote those of the few with one. V would be a median of its targets.
 HORIZON = CLASSIC | {
@@ -144,7 +146,7 @@ RUNGS = {
     ),
     "cartpole": Rung(
         "CartPole, solved",
-        (Variant(CLASSIC | {"env": "CartPole-v1", "total_steps": 400_000}, (mean_at_least(475),)),),
+        (Variant(CARTPOLE, (mean_at_least(475),)),),
         seeds=(1, 2, 3, 4, 5),
     ),
     "horizon": Rung(
