@@ -122,8 +122,7 @@ def make_actor(task: ActorTask) -> Actor:
 
 
 def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue: SlotQueue) -> None:
-    """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
-    processes.set_up_child()
+    """What an actor process does: fills slots of `store` until the learner closes the free queue."""
     if task.out_log is not None:
         processes.write_stacks_when_asked(task.out_log)
     torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower

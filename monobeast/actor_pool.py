@@ -16,7 +16,7 @@ from monobeast.actor import ActorTask, run_actor
 from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.processes import NO_GUARD_EXIT_CODE, WatchedProcess
+from monobeast.processes import NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
 from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
 from monobeast.rollouts import BatchStaging, Rollout, allocate
 from monobeast.timeline import Timeline
@@ -62,8 +62,8 @@ class _Seat:
         """Starts the next generation with fresh pipes and all slots."""
         self.next_generation = task.generation + 1
         self.free_queue, self.full_queue = SlotQueue(), SlotQueue()
-        arguments = (task, store, self.free_queue, self.full_queue)
-        self.process = WatchedProcess(context.Process(target=run_actor, args=arguments, name=f"actor-{self.index}"))
+        call = ChildCall(run_actor, task, store, self.free_queue, self.full_queue)
+        self.process = WatchedProcess(context.Process(target=call, name=f"actor-{self.index}"))
         self.free_queue.keep_writer()
         self.full_queue.keep_reader()
         self.waiting, self.under_way = deque(self.slots), set()

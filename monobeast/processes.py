@@ -10,11 +10,12 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NO_GUARD_EXIT_CODE = 71  # of a child whose main script started a run while it was imported; no other meaning
@@ -79,8 +80,29 @@ def check_main_script() -> None:
         )
 
 
-def set_up_child() -> None:
-    """First call in an actor process: leaves stopping to the learner, and dies with it."""
+class ChildCall:
+    """Target of a process that leaves stopping to its parent, and dies with it, before it unpickles what it is to do.
+
+    Unpickling may import torch, which takes seconds, and a process that was still at it would outlive its parent.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._call = function, arguments
+
+    def __getstate__(self) -> bytes:
+        return bytes(ForkingPickler.dumps(self._call))  # descriptors within go to the child that is being started
+
+    def __setstate__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+
+    def __call__(self) -> None:
+        """In the child."""
+        _set_up_child()
+        function, arguments = ForkingPickler.loads(self._pickled)
+        function(*arguments)
+
+
+def _set_up_child() -> None:
     for number in _STOP_SIGNALS:
         # Not SIG_IGN, which a program that an environment starts would take over and could then not be stopped by.
         signal.signal(number, lambda *_: None)

@@ -20,10 +20,7 @@ def survive_stop_signals(connection):
 
 
 def stop_a_program(connection):
-    """Sends how a program ended that this actor process, once set up, started and terminated."""
-    from monobeast import processes
-
-    processes.set_up_child()
+    """Sends how a program ended that this process started and terminated."""
     program = subprocess.Popen(["sleep", "60"])
     program.terminate()
     connection.send(program.wait(10))
@@ -41,23 +38,31 @@ def sleep_forever():
 
 
 def hold_the_gil(connection):
-    """As an actor whose environment hangs in a call that lets no other thread run; sends its number before."""
-    from monobeast import processes
-
-    processes.set_up_child()
+    """As an environment that hangs in a call that lets no other thread run; sends its process's number before."""
     connection.send(os.getpid())
     ctypes.PyDLL(None).sleep(3600)
 
 
-def be_the_parent(start_method):
-    """Prints the number of a child that holds the GIL, and waits to be killed."""
+class HoldsTheGilWhenUnpickled:
+    """As an argument whose unpickling imports for long."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __reduce__(self):
+        return hold_the_gil, (self._connection,)
+
+
+def be_the_parent(start_method, is_held_up):
+    """Prints the number of a child that holds the GIL, in its call or held up before it, and waits to be killed."""
     import multiprocessing
 
     from monobeast import processes
 
     reader, writer = multiprocessing.Pipe(duplex=False)
-    context = processes.context(start_method, [])
-    processes.WatchedProcess(context.Process(target=hold_the_gil, args=(writer,)))
+    argument = HoldsTheGilWhenUnpickled(writer) if is_held_up else writer
+    call = processes.ChildCall(hold_the_gil, argument)
+    processes.WatchedProcess(processes.context(start_method, []).Process(target=call))
     print(reader.recv(), flush=True)
     sleep_forever()
 

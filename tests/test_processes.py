@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import child_functions
@@ -12,13 +13,13 @@ import pytest
 from process_tree import is_alive, wait_until
 
 from monobeast import processes
-from monobeast.processes import StopSignals, WatchedProcess
+from monobeast.processes import ChildCall, StopSignals, WatchedProcess
 
 
-def ask_child(context, function):
+def ask_child(context, function, call_of=ChildCall):
     """What `function` sends from a child of `context`."""
     reader, writer = multiprocessing.Pipe(duplex=False)
-    child = WatchedProcess(context.Process(target=function, args=(writer,)))
+    child = WatchedProcess(context.Process(target=call_of(function, writer)))
     try:
         assert reader.poll(30)
         return reader.recv()
@@ -38,7 +39,7 @@ def test_the_fork_server_has_imported_what_every_actor_needs():
 def test_a_child_lives_through_stop_signals_from_its_first_moment(start_method):
     context = processes.context(start_method, [])
 
-    assert ask_child(context, child_functions.survive_stop_signals) == "alive"
+    assert ask_child(context, child_functions.survive_stop_signals, call_of=partial) == "alive"
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -97,11 +98,12 @@ def test_a_killed_process_is_gone_when_kill_returns():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for the parent, and needs the GIL")
+@pytest.mark.parametrize("is_held_up", [False, True])
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_a_child_dies_with_its_parent_though_it_holds_the_gil(tmp_path, start_method):
+def test_a_child_dies_with_its_parent_though_it_holds_the_gil(tmp_path, start_method, is_held_up):
     tests = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": str(tests.parent), "TMPDIR": str(tmp_path)}
-    code = f"import child_functions; child_functions.be_the_parent({start_method!r})"
+    code = f"import child_functions; child_functions.be_the_parent({start_method!r}, {is_held_up})"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tests, env=environment) as parent:
         child = int(parent.stdout.readline())
