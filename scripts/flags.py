@@ -1,0 +1,57 @@
+"""Writes the tables of docs/flags.md, presets and flags, from the code: `python scripts/flags.py`."""
+
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+from monobeast.config import Config
+from monobeast.presets import PRESETS
+
+PAGE = Path(__file__).parent.parent / "docs" / "flags.md"
+# What stands above the flags of a group of `Config`.
+_TITLES = {
+    "run": "The run",
+    "actors": "Actors",
+    "learner": "Learner",
+    "loss": "Loss",
+    "network": "Network",
+    "environment": "Environment (`test` has these too)",
+    "test": "Of `test` alone",
+}
+_BLOCK = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def _row(*cells: Any) -> str:
+    return f"| {' | '.join('' if cell is None else str(cell) for cell in cells)} |"
+
+
+def _presets() -> list[str]:
+    lines = [_row("flag", *(f"`{name}`" for name in PRESETS)), _row(*["---"] * (len(PRESETS) + 1))]
+    for name in PRESETS["atari"]:
+        lines.append(_row(f"`--{name}`", *(preset[name] for preset in PRESETS.values())))
+    return lines
+
+
+def _flags() -> list[str]:
+    lines = []
+    for group, settings in itertools.groupby(dataclasses.fields(Config), lambda setting: setting.metadata["group"]):
+        lines += [f"### {_TITLES[group]}", "", _row("flag", "default", "meaning"), _row("---", "---", "---")]
+        for setting in settings:
+            meaning = setting.metadata["help"].replace("|", "\\|")
+            lines.append(_row(f"`--{setting.name}`", setting.default, meaning))
+        lines.append("")
+    return lines[:-1]
+
+
+_MAKERS = {"presets": _presets, "flags": _flags}
+
+
+def render(page: str) -> str:
+    """The page with its tables made anew."""
+    return _BLOCK.sub(lambda block: "\n".join([block[1].rstrip(), "", *_MAKERS[block[2]](), "", block[3]]), page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text()))

@@ -1,0 +1,93 @@
+"""README and docs say what the code says."""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from monobeast.__main__ import _COMMANDS
+from monobeast.config import Config
+from monobeast.presets import PRESETS
+from monobeast.rollouts import Rollout
+from monobeast.runs.logs import LOG_COLUMNS
+
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+import flags  # noqa: E402
+
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [README, *DOCS]
+FLAGS = {setting.name for setting in dataclasses.fields(Config)}
+# Of further commands; and TorchBeast's names, which are understood.
+OTHER_FLAGS = {"order", "skip", "tolerance", "out", "onnx", "help", "seconds", "json", "compare", "baseline", "warm_up"}
+OTHER_FLAGS |= {"mode", "num_threads"}
+
+
+def ids_of(pages):
+    return [page.name for page in pages]
+
+
+def test_the_tables_of_flags_and_presets_are_those_of_the_code():
+    page = flags.PAGE.read_text()
+
+    assert flags.render(page) == page
+    assert set(re.findall(r"^\| `--(\w+)` \|", page.split("## Flags")[1], re.MULTILINE)) == FLAGS
+
+
+def test_tables_out_of_date_are_written_anew():
+    page = "before\n<!-- from the code: presets -->\n| stale |\n<!-- end -->\n<!-- from the code: flags -->\n<!-- end -->\nafter"
+
+    written = flags.render(page)
+
+    assert written.startswith("before\n") and written.endswith("\nafter") and "stale" not in written
+    assert "| `--learning_rate` | 0.0007 | 0.001 | 0.0006 | 0.00048 |" in written
+    assert "| `--num_actors` | 2 | actor processes; 0 collects" in written
+
+
+def test_every_logged_column_is_explained():
+    page = (ROOT / "docs" / "logs.md").read_text()
+
+    first_cells = "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))
+    assert tuple(re.findall(r"`(\w+)`", first_cells)) == (*LOG_COLUMNS, "dead_units_K")
+
+
+def test_every_field_of_a_rollout_stands_in_the_table_of_shapes():
+    table = README.read_text().split("| paper (arXiv")[1].split("\n\n")[0]
+
+    assert set(Rollout._fields) <= set(re.findall(r"`(\w+)`", table))
+
+
+def test_every_flag_of_torchbeasts_preset_is_compared_with_its_own():
+    page = (ROOT / "docs" / "from_torchbeast.md").read_text()
+    table = page.split("## Flags")[1].split("## Files")[0]
+    compared = set(re.findall(r"^\| `--(\w+)`", table, re.MULTILINE))
+
+    # What MonoBeast has no flag for.
+    assert set(PRESETS["torchbeast"]) - compared == {
+        *("envs_per_actor", "optimizer", "rmsprop_start", "entropy_cost_end"),
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids_of(PAGES))
+def test_flags_and_commands_that_a_page_names_exist(page):
+    text = page.read_text()
+
+    named = {name.removeprefix("no_") for name in re.findall(r"(?<![\w-])--([a-z]\w+)", text)}
+    assert named - OTHER_FLAGS <= FLAGS
+    assert set(re.findall(r"python -m monobeast ([a-z][\w-]+)", text)) <= set(_COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids_of(PAGES))
+def test_what_a_page_links_to_is_there(page):
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+
+    assert all((page.parent / link).exists() for link in links)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=ids_of(DOCS))
+def test_the_readme_leads_to_every_page(page):
+    assert f"](docs/{page.name})" in README.read_text()
