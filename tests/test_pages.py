@@ -39,9 +39,9 @@ def test_the_tables_of_flags_and_presets_are_those_of_the_code():
 
 
 def test_tables_out_of_date_are_written_anew():
-    page = "before\n<!-- from the code: presets -->\n| stale |\n<!-- end -->\n<!-- from the code: flags -->\n<!-- end -->\nafter"
+    blocks = [f"<!-- from the code: {name} -->\n| stale |\n<!-- end -->\n" for name in ("presets", "flags")]
 
-    written = flags.render(page)
+    written = flags.render("before\n" + "".join(blocks) + "after")
 
     assert written.startswith("before\n") and written.endswith("\nafter") and "stale" not in written
     assert "| `--learning_rate` | 0.0007 | 0.001 | 0.0006 | 0.00048 |" in written
