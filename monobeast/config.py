@@ -102,6 +102,7 @@ class Config:
     rmsprop_start: Chosen[float] = _flag(None, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow (default: the preset's)", low=0)
     grad_norm_clipping: Chosen[float] = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
     max_bad_updates: int = _flag(10, "learner", "updates in a row that are left out, a number in them not being finite, before the run fails", low=1)
+    force_lag: int = _flag(0, "learner", "updates that weights are held back before actors get them, to show what lag does; with --num_actors 0, and a batch no smaller than E, the lag is then exactly this", low=0, high=100_000)
     num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
     device: Chosen[str] = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
@@ -177,6 +178,8 @@ class Config:
                 f"--batch_size {batch} --envs_per_actor {columns}: one must divide the other, "
                 f"such as --batch_size {max(1, batch // columns) * columns}"
             )
+        if self.force_lag and self.exact_resume:
+            raise ValueError(f"--force_lag {self.force_lag} --exact_resume: weights that are held back are not saved")
         if self.render and self.video is not None:
             raise ValueError(f"--render --video {self.video}: exclude each other")
         if not self.resume:  # else the number of actors may be the run's own

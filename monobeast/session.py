@@ -23,7 +23,7 @@ from monobeast.runs import bad_batch, checkpoint, continuation, run_folder
 from monobeast.runs.logs import RunLog, logger
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
-from monobeast.weights import SharedWeights
+from monobeast.weights import LateWeights, SharedWeights
 
 _LEAST_MEASURED_S = 5.0  # before it is said what bound a run
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -49,11 +49,12 @@ class Session:
             self.learner.load_state_dict(prepared.saved["learner"])
             self.num_resumes = prepared.saved["num_resumes"] + 1
             self.restarts_before = prepared.saved["actor_restarts"]
-        self.weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
+        weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
+        self.publisher = LateWeights(weights, self.config.force_lag) if self.config.force_lag else weights
         source = InlineActor if self.config.num_actors == 0 else ActorPool
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
         out_log = folder / "out.log"
-        self.actors = source(self.config, prepared.spaces, core_state, self.weights, generation, out_log)
+        self.actors = source(self.config, prepared.spaces, core_state, weights, generation, out_log)
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             continuation.set_state(prepared.saved, self.actors, self.learner)
@@ -109,7 +110,7 @@ class Session:
                 with self._span("update"):
                     statistics = self.learner.update(batch)
                 with self._span("publish weights"):
-                    self.weights.publish(self.learner.network.parameters())
+                    self.publisher.publish(self.learner.network.parameters())
                 with self._span("statistics"):
                     self.log.record(batch, statistics, self.learner.step)
                 self._start_clocks()

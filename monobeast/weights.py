@@ -6,6 +6,7 @@ so by the announcement, and copies again.
 """
 
 import platform
+from collections import deque
 from collections.abc import Iterable
 
 import torch
@@ -33,7 +34,7 @@ class SharedWeights:
         """The newest version that is whole."""
         return int(self._published)
 
-    def publish(self, parameters: Iterable[nn.Parameter]) -> None:
+    def publish(self, parameters: Iterable[Tensor]) -> None:
         """Makes the parameters the next version. The learner alone calls this."""
         version = self.version + 1
         vector = self._generations[version % NUM_GENERATIONS]
@@ -57,6 +58,21 @@ class SharedWeights:
 
 def _checksum(vector: Tensor) -> int:
     return int(vector.cpu().view(torch.int32).sum(dtype=torch.int64))
+
+
+class LateWeights:
+    """Publishes what it is given `delay` calls later, to show what lag does."""
+
+    def __init__(self, shared: SharedWeights, delay: int) -> None:
+        self._shared = shared
+        self._delay = delay
+        self._held: deque[list[Tensor]] = deque()
+
+    def publish(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Keeps a copy of the parameters, and makes those of `delay` calls before the next version."""
+        self._held.append([parameter.detach().clone() for parameter in parameters])
+        if len(self._held) > self._delay:
+            self._shared.publish(self._held.popleft())
 
 
 class WeightsReader:

@@ -45,6 +45,16 @@ def test_two_runs_in_one_process_are_equal_bit_by_bit_and_leave_the_caller_as_it
     assert torch.equal(torch.get_rng_state(), before[0]) and torch.get_num_threads() == before[1]
 
 
+@pytest.mark.parametrize("lag", [0, 3])
+def test_a_forced_lag_is_exact_without_actor_processes(tmp_path, lag):
+    settings = CATCH | {"force_lag": lag, "log_interval_s": 1e-6}
+
+    result = monobeast.train(monobeast.Config(**settings, savedir=str(tmp_path)))
+
+    lags = [(float(row["policy_lag_mean"]), int(row["policy_lag_max"])) for row in rows_of(result.folder / "logs.csv")]
+    assert lags == [(min(update, lag), min(update, lag)) for update in range(10)]
+
+
 def test_a_run_works_in_a_thread(tmp_path):
     results = []
     config = Config(**{**CATCH, "num_actors": 1}, savedir=str(tmp_path))

@@ -129,16 +129,16 @@ def memory(config: Config, footprint: Footprint) -> dict[str, int]:
 
 
 def _learner_memory(config: Config, footprint: Footprint) -> int:
-    """A batch; on the CPU also gradients, the optimizer's averages, a copy to publish, and activations."""
+    """A batch, and weights held back; on the CPU also gradients, averages, a copy to publish, and activations."""
     columns = max(config.batch_size, config.envs_per_actor)
     staging = sum(rollout_bytes(footprint, config.unroll_length, columns).values())
     if config.device != "cpu":
-        return staging + footprint.parameters
+        return staging + (1 + config.force_lag) * footprint.parameters
     averages = 2 if config.optimizer == "adam" or config.momentum else 1
     rows = (config.unroll_length + 1) * config.batch_size
     # In whole numbers: a float can't hold every one that a flag can.
     activations = rows * int(_BACKWARD * footprint.activations)
-    return staging + activations + (2 + averages) * footprint.parameters
+    return staging + activations + (2 + averages + config.force_lag) * footprint.parameters
 
 
 def _actor_memory(config: Config, footprint: Footprint) -> int:
