@@ -1,0 +1,142 @@
+"""What lag does to V-trace and to what the paper compares it with: `python scripts/lag.py`, half an hour on two cores.
+
+Trains on Catch and CartPole with weights that come 0, 4 and 64 updates late, each with every correction and three
+seeds; keeps a row a run in `results/lag/runs.csv`, and draws docs/lag.png. `scripts/results.py` writes the table.
+"""
+
+import concurrent.futures
+import csv
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ladder
+import matplotlib.figure
+import numpy as np
+import recorder
+from matplotlib.ticker import NullLocator
+
+from monobeast.plotting.recorded_run import RecordedRun
+
+FOLDER = recorder.RESULTS / "lag"
+PICTURE = ladder.ROOT / "docs" / "lag.png"
+LAGS = (0, 4, 64)  # updates
+CORRECTIONS = ("vtrace", "one_step", "epsilon", "none")
+SEEDS = (1, 2, 3)
+# Without actor processes, so that the lag is exact and a run repeats.
+_ALONE = {"num_actors": 0, "num_learner_threads": 1}
+SETTINGS = {
+    "Catch": ladder.CATCH | {"total_steps": 200_000, "entropy_cost_end": 0.0} | _ALONE,
+    "CartPole": ladder.CARTPOLE | {"total_steps": 300_000} | _ALONE,
+}
+_KEPT = ("python", "packages", "git_commit", "platform", "cpu", "cpu_count", "gpu")
+_COLORS = dict(zip(CORRECTIONS, ("#0072B2", "#E69F00", "#009E73", "#D55E00"), strict=True))
+
+
+class Outcome(NamedTuple):
+    """One run, as it stands in `runs.csv`."""
+
+    task: str
+    correction: str
+    lag: int
+    seed: int
+    last_return: float  # mean of the last 100 episodes
+    mean_return: float  # over the steps of the whole run: how soon it learned
+    effective_sample_size: float  # means over the rows of logs.csv
+    kl: float
+
+
+def train(task: str, correction: str, lag: int, seed: int, savedir: Path) -> Path:
+    """Trains in a process of its own; returns the run's folder."""
+    name = f"{task}-{correction}-{lag}-{seed}"
+    variant = ladder.Variant(SETTINGS[task] | {"correction": correction, "force_lag": lag}, ())
+    flags = [*ladder.flags_of(variant, seed), "--savedir", str(savedir), "--xpid", name]
+    # One thread each: runs side by side would wait for each other's.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "monobeast", "train", *flags]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return savedir / name
+
+
+def measure(task: str, correction: str, lag: int, seed: int, folder: Path) -> Outcome:
+    """What a run came to."""
+    run = RecordedRun(folder)
+    episodes = run.episodes
+    # An episode counts as long as it lasted.
+    mean_return = float(np.average(episodes.returns, weights=episodes.lengths))
+    health = [float(np.nanmean(run.logs[column])) for column in ("effective_sample_size", "kl")]
+    return Outcome(task, correction, lag, seed, float(episodes.returns[-100:].mean()), mean_return, *health)
+
+
+def run_all() -> None:
+    """Makes every run, as many at once as there are cores, and keeps the outcomes."""
+    wanted = list(itertools.product(SETTINGS, CORRECTIONS, LAGS, SEEDS))
+    with tempfile.TemporaryDirectory() as savedir:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            under_way = {pool.submit(train, *one, Path(savedir)): one for one in wanted}
+            outcomes = []
+            for future in concurrent.futures.as_completed(under_way):
+                outcomes.append(measure(*under_way[future], future.result()))
+                print(f"{len(outcomes)} of {len(wanted)}: {outcomes[-1]}", flush=True)
+        meta = RecordedRun(future.result()).meta
+    keep(sorted(outcomes), {name: meta[name] for name in _KEPT})
+
+
+def keep(outcomes: list[Outcome], meta: dict[str, Any]) -> None:
+    """Writes `results/lag/`: the runs, and the machine, the commit and the settings that made them."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    with open(FOLDER / "runs.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Outcome._fields)
+        writer.writerows([f"{value:.5g}" if isinstance(value, float) else value for value in one] for one in outcomes)
+    (FOLDER / "meta.json").write_text(json.dumps(meta | {"settings": SETTINGS}, indent=2) + "\n")
+
+
+def read() -> list[Outcome]:
+    """The recorded runs."""
+    with open(FOLDER / "runs.csv", newline="") as file:
+        _, *rows = csv.reader(file)
+    return [Outcome(*row[:2], *map(int, row[2:4]), *map(float, row[4:])) for row in rows]
+
+
+def select(outcomes: list[Outcome], task: str, correction: str, lag: int) -> list[Outcome]:
+    """The seeds of one setting."""
+    return [one for one in outcomes if (one.task, one.correction, one.lag) == (task, correction, lag)]
+
+
+def draw(outcomes: list[Outcome]) -> None:
+    """Return against lag: a line a correction, a point a seed."""
+    figure = matplotlib.figure.Figure(figsize=(8, 6), layout="constrained")
+    panels = figure.subplots(2, len(SETTINGS), sharex=True)
+    for (row, field), (column, task) in itertools.product(
+        enumerate(("last_return", "mean_return")), enumerate(SETTINGS)
+    ):
+        axes = panels[row, column]
+        for place, correction in enumerate(CORRECTIONS):
+            values = [[getattr(one, field) for one in select(outcomes, task, correction, lag)] for lag in LAGS]
+            at = np.arange(len(LAGS)) + 0.05 * (place - 1.5)  # beside each other, so that none hides another
+            axes.plot(at, [np.mean(seeds) for seeds in values], color=_COLORS[correction], label=correction)
+            for x, seeds in zip(at, values, strict=True):
+                axes.plot([x] * len(seeds), seeds, "o", color=_COLORS[correction], markersize=3)
+        axes.set_xticks(range(len(LAGS)), map(str, LAGS))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_title(f"{task}: {'the last 100 episodes' if field == 'last_return' else 'the whole run'}")
+    for axes in panels[-1]:
+        axes.set_xlabel("lag, updates")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("mean return")
+    panels[0, 0].legend()
+    figure.savefig(PICTURE, dpi=110)
+
+
+if __name__ == "__main__":
+    sys.path.append(ladder.TESTS)
+    run_all()
+    draw(read())
