@@ -20,7 +20,8 @@ from monobeast.processes import Stopped, StopSignals
 from monobeast.resources import machine
 from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, continuation, run_folder
-from monobeast.runs.logs import RunLog, logger
+from monobeast.runs.console import logger
+from monobeast.runs.logs import RunLog
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import LateWeights, SharedWeights

@@ -10,7 +10,8 @@ from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
 from monobeast.processes import StopSignals
 from monobeast.runs import run_folder
-from monobeast.runs.logs import RunLog, console, logger
+from monobeast.runs.console import console, logger
+from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
 from monobeast.session import Session
 
