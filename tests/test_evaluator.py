@@ -13,7 +13,7 @@ import torch
 from process_tree import actors_of, is_alive, wait_until
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from monobeast import evaluator, preparation
+from monobeast import environments, evaluator, preparation, seeding
 from monobeast.config import Config
 from monobeast.evaluator import Evaluator, EvaluatorTask, play_version
 from monobeast.queues import MessageQueue
@@ -78,6 +78,25 @@ def test_each_version_is_played_as_in_this_process_with_seeds_of_its_own(setting
             played.append(episodes)
 
     assert played[0] != played[1] != played[2]
+
+
+def test_environment_and_sampling_have_seeds_of_their_version(monkeypatch):
+    _, prepared = make_evaluator("monobeast/Catch-v0")
+    make, make_policy, seen = environments.make, evaluator.LocalPolicy, []
+
+    def look_at_seeds(config, num_envs, seeds):
+        seen.append(seeds)
+        return make(config, num_envs, seeds)
+
+    def look_at_seed(network, weights, seed, **options):
+        seen.append(seed)
+        return make_policy(network, weights, seed, **options)
+
+    monkeypatch.setattr(environments, "make", look_at_seeds)
+    monkeypatch.setattr(evaluator, "LocalPolicy", look_at_seed)
+    list(play_version(prepared.config, prepared.network, version=7))
+
+    assert seen == [seeding.evaluation_sampling_seed(1, 7), seeding.evaluation_seeds(1, 1, 7)]
 
 
 def test_episodes_are_those_of_the_game_and_cut_off_where_test_would():
