@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ladder
-import matplotlib.figure
 import numpy as np
 import recorder
-from matplotlib.ticker import NullLocator
 
 from monobeast.plotting.recorded_run import RecordedRun
 
@@ -111,9 +109,29 @@ def select(outcomes: list[Outcome], task: str, correction: str, lag: int) -> lis
     return [one for one in outcomes if (one.task, one.correction, one.lag) == (task, correction, lag)]
 
 
+def tabulate(outcomes: list[Outcome]) -> list[dict[str, str]]:
+    """A row a task, correction and lag: means over the seeds, returns with their standard deviation."""
+    rows = []
+    for task, correction, lag in itertools.product(SETTINGS, CORRECTIONS, LAGS):
+        seeds = select(outcomes, task, correction, lag)
+        returns = {
+            title: np.array([getattr(one, field) for one in seeds])
+            for title, field in (("last 100 episodes", "last_return"), ("whole run", "mean_return"))
+        }
+        rows.append(
+            {"task": task, "correction": correction, "lag": str(lag), "seeds": str(len(seeds))}
+            | {title: f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for title, values in returns.items()}
+            | {"effective sample size": f"{np.mean([one.effective_sample_size for one in seeds]):.2f}"}
+            | {"KL": f"{np.mean([one.kl for one in seeds]):.2g}"}
+        )
+    return rows
+
+
 def draw(outcomes: list[Outcome]) -> None:
     """Return against lag: a line a correction, a point a seed."""
-    figure = matplotlib.figure.Figure(figsize=(8, 6), layout="constrained")
+    from matplotlib.figure import Figure  # an extra, which reading the records does not need
+
+    figure = Figure(figsize=(8, 6), layout="constrained")
     panels = figure.subplots(2, len(SETTINGS), sharex=True)
     for (row, field), (column, task) in itertools.product(
         enumerate(("last_return", "mean_return")), enumerate(SETTINGS)
@@ -126,7 +144,6 @@ def draw(outcomes: list[Outcome]) -> None:
             for x, seeds in zip(at, values, strict=True):
                 axes.plot([x] * len(seeds), seeds, "o", color=_COLORS[correction], markersize=3)
         axes.set_xticks(range(len(LAGS)), map(str, LAGS))
-        axes.xaxis.set_minor_locator(NullLocator())
         axes.set_title(f"{task}: {'the last 100 episodes' if field == 'last_return' else 'the whole run'}")
     for axes in panels[-1]:
         axes.set_xlabel("lag, updates")

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import ladder
+import lag
 import numpy as np
 import recorder
 
@@ -37,13 +38,20 @@ _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, made anew."""
-    makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong}
+    makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong, "lag": render_lag}
     return _BLOCK.sub(lambda block: f"{block[1]}{makers[block[2]]()}{block[3]}", page)
 
 
 def render_ladder() -> str:
     """A section for every rung that has a recorded run."""
     return "".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
+
+
+def render_lag() -> str:
+    """What each correction came to at each lag; nothing as long as there is no record of it."""
+    if not lag.FOLDER.is_dir():
+        return ""
+    return "\n".join(["", f"![lag]({lag.PICTURE.name})", "", *_table(lag.tabulate(lag.read())), "", ""])
 
 
 def render_pong() -> str:

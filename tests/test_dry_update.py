@@ -53,6 +53,7 @@ def test_any_other_failure_of_the_gpu_is_not(monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_real_gpu_gives_a_peak_and_takes_its_memory_back():
     before = torch.cuda.memory_allocated()
     configs = [make_config(device="cuda", batch_size=size) for size in (8, 64)]

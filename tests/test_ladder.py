@@ -25,7 +25,7 @@ RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
 UNPINNED = set("seed xpid savedir resume exact_resume max_seconds stall_timeout_s log_interval_s".split())
 UNPINNED |= set("checkpoint_interval_s disable_checkpoint actor_timeout_s max_actor_restarts start_method".split())
 UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video".split())
-UNPINNED |= {"save_episodes", "max_episode_steps"}
+UNPINNED |= {"save_episodes", "max_episode_steps"} | {"force_lag"}  # the last is for a study alone
 ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
 
 
@@ -128,7 +128,7 @@ def test_what_a_page_says_of_runs_follows_from_the_records(page):
 
 
 def test_every_record_is_of_a_run_that_can_be_made_again():
-    known = {name for name, _, _ in RUNS} | {"trials", "unfinished"}
+    known = {name for name, _, _ in RUNS} | {"lag", "trials", "unfinished"}
     assert {path.name for path in recorder.RESULTS.iterdir()} <= known
 
 

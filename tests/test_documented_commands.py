@@ -1,0 +1,88 @@
+"""Every command of README and docs runs, as it stands there, after a short training run of Catch.
+
+What a page leaves to the reader (NAME, FILE, my_module) is made first; flags shorten what would take long.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+import torchbeast_files
+from command_lines import run
+
+ROOT = Path(__file__).parent.parent
+MOVING_OVER = ROOT / "docs" / "from_torchbeast.md"  # whose commands follow upon each other
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING_OVER})]
+
+
+def commands_of(pages):
+    """What follows `python -m monobeast`; not what goes on in the next line, which `test_ladder` compares."""
+    lines = re.findall(r"^    python -m monobeast (.*)$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    return [re.split(r" +#", line)[0] for line in lines if not line.endswith("\\")]
+
+
+CATCH = ["--env", "monobeast/Catch-v0", "--num_actors", "0", "--num_learner_threads", "1"]
+SHORT = {
+    "benchmark": [*CATCH, "--part_seconds", "0", "--seconds", "0.5", "--warm_up", "0", "--rounds", "1"],
+    "test": ["--num_episodes", "1"],
+    "train": ["--num_actors", "0", "--total_steps", "1600"],
+    "--env": ["--num_actors", "0", "--total_steps", "400", "--num_learner_threads", "1"],
+}
+NEEDED = {"--video": "imageio_ffmpeg", "--onnx": "onnxscript", "plot": "matplotlib", "--baseline": "cv2"}
+EXIT_CODES = {"plan --num_buffers 100": (0, 1)}  # by what this machine has
+MODULES = {
+    "my_module.py": "import gymnasium\n"
+    "gymnasium.register('MyEnv-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=50)\n",
+    "my_package/vtrace.py": "from monobeast.vtrace import from_importance_weights\n",
+}
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch, capfd):
+    """A folder to work in, a home with a finished run, and what the pages take for granted."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in MODULES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert run(capfd, "train", *CATCH, "--xpid", "RUN", "--total_steps", "800", "--log_interval_s", "1e-6")[0] == 0
+    return tmp_path
+
+
+def words_of(command):
+    """The command with what shortens it."""
+    words = shlex.split(command.replace("RUN...", "RUN"))
+    return words if "--help" in words else [*words, *SHORT.get(words[0], [])]
+
+
+def with_marks(command):
+    """A benchmark's several processes take seconds each to start: one is enough every time."""
+    marks = [pytest.mark.slow] if re.match("benchmark .", command) else []
+    return pytest.param(command, marks=marks, id=command)
+
+
+@pytest.mark.parametrize("command", [with_marks(command) for command in commands_of(PAGES)])
+def test_a_command_of_a_page_runs(desk, capfd, command):
+    if "NAME" in command:
+        (desk / "logs/monobeast/RUN").rename(desk / "logs/monobeast/NAME")
+    for word, package in NEEDED.items():
+        if word in command.split():
+            pytest.importorskip(package)
+
+    exit_code, output, errors = run(capfd, *words_of(command))
+
+    assert exit_code in EXIT_CODES.get(command, (0,)), errors
+    assert output
+
+
+def test_the_commands_that_move_a_checkpoint_over_run_one_after_the_other(desk, capfd):
+    torch.save(torchbeast_files.make_checkpoint()[-1], desk / "model.tar")
+    short = [[], ["--num_episodes", "1", "--max_episode_steps", "5"], ["--total_steps", "1920"]]
+
+    for command, flags in zip(commands_of([MOVING_OVER]), short, strict=True):
+        exit_code, output, errors = run(capfd, *shlex.split(command), *flags)
+        assert exit_code == 0, errors
+        assert output
