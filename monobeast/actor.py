@@ -1,7 +1,6 @@
 """One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
 
 import time
-import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.networks import AgentInput, make_network
 from monobeast.policy import LocalPolicy
-from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
+from monobeast.queues import ActorFailure, FilledSlot, MessageQueue, last_words
 from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
 
@@ -121,7 +120,7 @@ def make_actor(task: ActorTask) -> Actor:
     return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
 
 
-def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue: SlotQueue) -> None:
+def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_queue: MessageQueue) -> None:
     """What an actor process does: fills slots of `store` until the learner closes the free queue."""
     if task.out_log is not None:
         processes.write_stacks_when_asked(task.out_log)
@@ -141,7 +140,7 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: SlotQueue, full_queue
                 break
             asked_at = ended_at
     except BaseException:  # an environment may also call sys.exit
-        full_queue.put(ActorFailure(traceback.format_exc(), made_environment=actor is not None))
+        full_queue.put(ActorFailure(last_words(), made_environment=actor is not None))
         raise SystemExit(1) from None
     finally:
         if actor is not None:

@@ -16,21 +16,17 @@ from monobeast.actor import ActorTask, run_actor
 from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.processes import NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
-from monobeast.queues import ActorFailure, FilledSlot, SlotQueue
+from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
+from monobeast.queues import ActorFailure, FilledSlot, MessageQueue
+from monobeast.restarts import RestartLimit
 from monobeast.rollouts import BatchStaging, Rollout, allocate
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
 _STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
-_RESTART_WINDOW_S = 3600.0
 _POLL_S = 1.0  # how often silent actors are looked at
 _NO_ENVIRONMENT = "Its environment could not be made."
-_NO_GUARD = (
-    "It ended before it began: if a script of yours calls monobeast.train, it must do so under\n"
-    'if __name__ == "__main__":\nsince every actor process imports the script.'
-)
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +47,8 @@ class _Seat:
         self.next_generation = first_generation
         self.made_environment = False
         self.process: WatchedProcess | None = None
-        self.free_queue: SlotQueue | None = None
-        self.full_queue: SlotQueue | None = None
+        self.free_queue: MessageQueue | None = None
+        self.full_queue: MessageQueue | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
         self.silent_s = 0.0  # since the last sign of life
@@ -61,7 +57,7 @@ class _Seat:
     def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
         """Starts the next generation with fresh pipes and all slots."""
         self.next_generation = task.generation + 1
-        self.free_queue, self.full_queue = SlotQueue(), SlotQueue()
+        self.free_queue, self.full_queue = MessageQueue(), MessageQueue()
         call = ChildCall(run_actor, task, store, self.free_queue, self.full_queue)
         self.process = WatchedProcess(context.Process(target=call, name=f"actor-{self.index}"))
         self.free_queue.keep_writer()
@@ -141,7 +137,7 @@ class ActorPool:
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
         self._turns = itertools.count(1)
         self._last_look = time.monotonic()
-        self._restart_times: deque[float] = deque()
+        self._restart_limit = RestartLimit(config.max_actor_restarts)
         self.num_restarts = 0
         self.times = Times()  # all but the clock
         self.timeline: Timeline | None = None
@@ -232,7 +228,7 @@ class ActorPool:
             cause = seat.process.describe_end()
             # An environment may end its process by that code as well.
             lacks_guard = seat.process.exit_code == NO_GUARD_EXIT_CODE and not seat.made_environment
-            self._replace(seat, cause, hopeless=_NO_GUARD if lacks_guard else None)
+            self._replace(seat, cause, hopeless=NO_GUARD if lacks_guard else None)
 
     def _take(self, seat: _Seat, filled: FilledSlot) -> None:
         columns, slot = self._config.envs_per_actor, filled.slot
@@ -266,13 +262,9 @@ class ActorPool:
         complaint = f"actor {seat.index} ({self._config.env}) {cause}"
         if hopeless is not None:
             raise ActorsFailed(f"{complaint}\n{hopeless}")
-        now = time.monotonic()
-        while self._restart_times and now - self._restart_times[0] > _RESTART_WINDOW_S:
-            self._restart_times.popleft()
-        if len(self._restart_times) >= self._config.max_actor_restarts:
+        if not self._restart_limit.take():
             limit = f"--max_actor_restarts {self._config.max_actor_restarts} within an hour"
             raise ActorsFailed(f"{complaint}\nThe run gives up: {limit}.")
-        self._restart_times.append(now)
         self.num_restarts += 1
         logger.warning("%s\nIt is replaced (restart %d).", complaint, self.num_restarts)
         self._start(seat)

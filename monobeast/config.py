@@ -81,6 +81,8 @@ class Config:
     seed: Chosen[int] = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
     log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
+    evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: rows of evaluations.csv, the best weights in best.pt (default: none)", low=1)
+    evaluate_episodes: int = _flag(10, "run", "episodes of an evaluation, played as test plays them", low=1)
     timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
@@ -88,8 +90,8 @@ class Config:
     envs_per_actor: Chosen[int] = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's)", low=1)
     unroll_length: Chosen[int] = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
     num_buffers: Chosen[int] = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
-    actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced", above=0)
-    max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour", low=0)
+    actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced, and an evaluator that evaluates", above=0)
+    max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour; as many of the evaluator", low=0)
     start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
 
     batch_size: Chosen[int] = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
@@ -132,6 +134,7 @@ class Config:
     life_loss_terminal: Chosen[bool] = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
     env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
 
+    best: bool = _flag(False, "test", "play best.pt, the weights that evaluations beside training found best, in place of the last")
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
     greedy: bool = _flag(False, "test", "take the most probable action instead of sampling")
     render: bool = _flag(False, "test", "show the game in a window; not for Atari")

@@ -1,9 +1,9 @@
 """Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     if asked.video is not None:
         film.require_writer(asked.video)
     folder = run_folder.find(asked.savedir, asked.xpid)
-    content = checkpoint.load(folder)
+    content = _load_best(folder) if asked.best else checkpoint.load(folder)
     trained = checkpoint.read_config(content, folder)
     if "env" in chosen and asked.env != trained.env:
         raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
@@ -59,6 +59,13 @@ def load_player(chosen: dict[str, Any]) -> Player:
         _make_folder(config.video)
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
     return Player(folder, config, environment, policy, content["learner"]["step"], seed, spaces.num_actions)
+
+
+def _load_best(folder: Path) -> dict[str, Any]:
+    try:
+        return checkpoint.read(folder / checkpoint.BEST_FILE_NAME)
+    except ValueError as error:
+        raise ValueError(f"--best: {error}; it is of runs with --evaluate_every") from error
 
 
 def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: Spaces) -> AgentNetwork:
@@ -107,35 +114,48 @@ def _make_folder(video: str) -> None:
 def play(player: Player) -> Iterator[Episode]:
     """Plays `num_episodes` games, each given as it ends, and films them where `video` is set."""
     for number in range(1, player.config.num_episodes + 1):
-        with contextlib.ExitStack() as stack:
-            reel = stack.enter_context(_begin_film(player, number)) if player.config.video is not None else None
-            episode = _play_episode(player.environment, player.policy, player.config.max_episode_steps, reel)
+        with _filming(player, number) as watch:
+            episode = play_episode(player.environment, player.policy, player.config.max_episode_steps, watch)
         yield episode
 
 
-def _begin_film(player: Player, number: int) -> Film:
-    """The film of an episode, by the name of the run and the step it was at: films of several fit in one folder."""
+@contextmanager
+def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]:
+    """What adds a picture to the film of an episode, if there is to be one."""
+    if player.config.video is None:
+        yield None
+        return
+    # With the run and the step it was at, films of several fit in one folder.
     name = f"{player.folder.name}-step-{player.step}-episode-{number}.mp4"
-    return Film(Path(player.config.video or "").expanduser() / name, player.environment.frames_per_second)
+    with Film(Path(player.config.video).expanduser() / name, player.environment.frames_per_second) as reel:
+        yield lambda: reel.add(player.environment.picture())
 
 
-def _play_episode(
-    environment: VectorEnvironment, policy: LocalPolicy, max_steps: int, reel: Film | None = None
+def play_episode(
+    environment: VectorEnvironment, policy: LocalPolicy, max_steps: int, watch: Callable[[], None] | None = None
 ) -> Episode:
+    """Plays one game from its beginning, the recurrent state carried.
+
+    Args:
+        environment: Of one environment.
+        policy: What chooses the actions.
+        max_steps: Agent steps after which the game is cut off.
+        watch: Called before each step, and once after the last.
+    """
     step = environment.reset()
     action = np.zeros(1, dtype=np.int64)
     core_state = policy.initial_state(1)
     for _ in range(max_steps):
-        if reel is not None:
-            reel.add(environment.picture())
+        if watch is not None:
+            watch()
         decision = policy.act(_to_input(step, action), core_state)
         core_state = decision.core_state
         action = decision.action.numpy()
         step = environment.step(action)
         if step.done[0]:
             break
-    if reel is not None:
-        reel.add(environment.picture())  # how it ended
+    if watch is not None:
+        watch()  # how it ended
     return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=not step.done[0])
 
 

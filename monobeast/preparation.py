@@ -43,7 +43,7 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         folder = run_folder.find(config.savedir, config.xpid)
         saved = checkpoint.load(folder)
         config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
-    if config.num_actors > 0:
+    if config.num_actors > 0 or config.evaluate_every is not None:
         check_main_script()
     if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
         raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")

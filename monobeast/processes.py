@@ -1,4 +1,4 @@
-"""How actor processes come to life, hear of their parent's death, and are seen dead themselves."""
+"""How child processes come to life, hear of their parent's death, and are seen dead themselves."""
 
 import contextlib
 import ctypes
@@ -19,6 +19,10 @@ from typing import Any, Self
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NO_GUARD_EXIT_CODE = 71  # of a child whose main script started a run while it was imported; no other meaning
+NO_GUARD = (  # what is to be said then
+    "It ended before it began: if a script of yours calls monobeast.train, it must do so under\n"
+    'if __name__ == "__main__":\nsince every process of the run imports the script.'
+)
 _STACKS_S = 0.3  # for one process to write its stacks, so that those of two do not mix
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _F_SETSIG = 10  # <fcntl.h>; Python 3.11 has no name for it
@@ -76,7 +80,8 @@ def check_main_script() -> None:
     path = getattr(sys.modules["__main__"], "__file__", None)
     if path is not None and not os.path.exists(path):
         raise RuntimeError(
-            f"actor processes import the main script, and {path} is no file: save the script, or use --num_actors 0"
+            f"the run's processes import the main script, and {path} is no file: save the script, or use "
+            "--num_actors 0 and no --evaluate_every"
         )
 
 

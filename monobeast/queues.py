@@ -1,14 +1,15 @@
-"""The free and the full queue of one actor: pipes that carry slot numbers.
+"""Pipes that carry messages between the learner and one child; the free and the full queue of an actor carry slots.
 
 Unlike TorchBeast, whose actors share two `SimpleQueue`s, each actor has a pair of its own. A process killed while it
 waits in a shared queue keeps the read lock for ever; here no lock is shared, and the slots of a dead actor are known.
 """
 
 import multiprocessing
-from typing import NamedTuple
+import traceback
+from typing import Any, NamedTuple
 
 # A message about a slot is one write of some hundred bytes, far below PIPE_BUF, so the kernel writes it whole or not at
-# all. An actor's traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
+# all. A child's traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
 _MAX_TRACEBACK = 16_384
 
 
@@ -28,8 +29,8 @@ class ActorFailure(NamedTuple):
     made_environment: bool  # False: it failed before it had an environment
 
 
-class SlotQueue:
-    """One pipe from one process to another. Made by the learner, which keeps one end; the actor keeps the other."""
+class MessageQueue:
+    """One pipe from one process to another. Made by the learner, which keeps one end; the child keeps the other."""
 
     def __init__(self) -> None:
         self._reader, self._writer = multiprocessing.Pipe(duplex=False)
@@ -58,23 +59,26 @@ class SlotQueue:
         except OSError:
             return False
 
-    def put(self, message: int | FilledSlot | ActorFailure) -> bool:
-        """Sends a free slot's number, a filled one, or an actor's last words.
+    def put(self, message: Any) -> bool:
+        """Sends a message, such as a free slot's number, a filled one, or an actor's last words; not None.
 
         Returns:
             Whether anybody is there to read it.
         """
-        if isinstance(message, ActorFailure):
-            message = message._replace(traceback=message.traceback[-_MAX_TRACEBACK:])
         try:
             self._writer.send(message)
         except OSError:
             return False
         return True
 
-    def get(self) -> int | FilledSlot | ActorFailure | None:
+    def get(self) -> Any:
         """Waits for a message; None once the writer has gone."""
         try:
             return self._reader.recv()
         except (EOFError, OSError):  # a reset counts as an end too
             return None
+
+
+def last_words() -> str:
+    """The traceback of the exception that is being handled; its end where it is long."""
+    return traceback.format_exc()[-_MAX_TRACEBACK:]

@@ -20,7 +20,7 @@ _RUN_BITS, _PROCESS_BITS, _GENERATION_BITS, _PLACE_BITS = 3, 9, 9, 10
 _INDEX_BITS = _PROCESS_BITS + _GENERATION_BITS + _PLACE_BITS
 
 _LEARNER = 0  # process number; actor i is i + 1
-_TRAINING, _EVALUATION = 0, 1  # the learner's generations
+_TRAINING, _EVALUATION = 0, 1  # the learner's generations; those after are of evaluations beside training
 _SAMPLING = 0  # place in a process; environment e is e + 1
 
 
@@ -59,14 +59,20 @@ def sampling_seed(seed: int, actor: int, generation: int) -> int:
     return _spread(seed, actor + 1, generation, _SAMPLING)
 
 
-def evaluation_seeds(seed: int, num_envs: int) -> list[int]:
-    """The seeds of the environments in which a trained agent is played; training uses none of them."""
-    return [_spread(seed, _LEARNER, _EVALUATION, env + 1) for env in range(num_envs)]
+def evaluation_seeds(seed: int, num_envs: int, version: int = 0) -> list[int]:
+    """The seeds of the environments in which an agent is played; training uses none of them.
+
+    Args:
+        seed: the run's, or that of a test; not negative.
+        num_envs: E.
+        version: of the weights that are played beside training, from 1; 0 in a test.
+    """
+    return [_spread(seed, _LEARNER, _EVALUATION + version, env + 1) for env in range(num_envs)]
 
 
-def evaluation_sampling_seed(seed: int) -> int:
-    """The seed from which a trained agent that is played draws its actions."""
-    return _spread(seed, _LEARNER, _EVALUATION, _SAMPLING)
+def evaluation_sampling_seed(seed: int, version: int = 0) -> int:
+    """The seed from which an agent that is played draws its actions; arguments as for `evaluation_seeds`."""
+    return _spread(seed, _LEARNER, _EVALUATION + version, _SAMPLING)
 
 
 def _spread(seed: int, process: int, generation: int, place: int) -> int:

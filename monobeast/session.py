@@ -5,7 +5,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ import torch
 from monobeast import bottleneck, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.bottleneck import ShareMeter, Times
+from monobeast.evaluation_schedule import EvaluationSchedule
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.preparation import Run
@@ -59,6 +60,11 @@ class Session:
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             continuation.set_state(prepared.saved, self.actors, self.learner)
+        self.evaluations: EvaluationSchedule | None = None
+        if self.config.evaluate_every is not None:
+            self.evaluations = EvaluationSchedule(
+                self.config, prepared.spaces, self.learner, folder, is_resumed=prepared.saved is not None
+            )
 
     @property
     def num_restarts(self) -> int:
@@ -67,6 +73,13 @@ class Session:
 
     def train(self) -> str:
         """Runs the loop to its end; says whether that is complete, stopped or failed."""
+        with self.evaluations or nullcontext():
+            state = self._train()
+            if self.evaluations is not None and state == "complete":
+                self.evaluations.finish(has_to_stop=lambda: self.stop.received is not None)
+        return state
+
+    def _train(self) -> str:
         try:
             with self.actors, StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch:
                 self._loop(watch)
@@ -119,6 +132,8 @@ class Session:
                     self._look_for_fault(batch)
                 if self.learner.num_updates == 1:
                     run_folder.link_latest(self.folder)
+            if self.evaluations is not None:
+                self.evaluations.attend()
             now = time.monotonic()
             if self.log.is_due or self.learner.step >= self.config.total_steps:
                 self._write_row(batch)

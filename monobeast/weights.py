@@ -60,6 +60,13 @@ def _checksum(vector: Tensor) -> int:
     return int(vector.cpu().view(torch.int32).sum(dtype=torch.int64))
 
 
+def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
+    """Flat weights as the network's `state_dict` has them: copies, by name."""
+    named = list(network.named_parameters())
+    parts = vector.split([parameter.numel() for _, parameter in named])
+    return {name: part.view_as(parameter).clone() for (name, parameter), part in zip(named, parts, strict=True)}
+
+
 class LateWeights:
     """Publishes what it is given `delay` calls later, to show what lag does."""
 

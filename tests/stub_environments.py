@@ -5,6 +5,7 @@ Give them as "stub_environments:Fixed5-v0"; an id without a number takes its arg
 
 import ctypes
 import json
+import multiprocessing
 import os
 import sys
 import threading
@@ -204,6 +205,38 @@ class Hang(Stub):
         return result
 
 
+class Unevaluated(Fixed):
+    """As Fixed, with n = 5, but in the evaluator's process step 3 goes wrong: it raises, hangs or vanishes.
+
+    With `once`, the path of a file that is made then, it does so a single time.
+    """
+
+    def __init__(self, what="raises", once=None):
+        super().__init__()
+        self.what, self.once = what, once
+
+    def step(self, action):
+        result = super().step(action)
+        if self.step_number == 3 and multiprocessing.current_process().name == "evaluator" and self.is_time():
+            self.go_wrong()
+        return result
+
+    def is_time(self):
+        if self.once is None:
+            return True
+        is_first = not os.path.exists(self.once)
+        open(self.once, "a").close()
+        return is_first
+
+    def go_wrong(self):
+        if self.what == "raises":
+            raise RuntimeError("boom in an evaluation")
+        if self.what == "vanishes":
+            os._exit(3)
+        while True:
+            time.sleep(3600)
+
+
 class NaNReward(Stub):
     """The reward is NaN in step k, or another `value`."""
 
@@ -346,7 +379,7 @@ def _register(env_id, entry_point, **kwargs):
 
 
 _CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
-for _class in (*_CLASSES, Echo, Savable, OddSpaces, Vanish, Torch):
+for _class in (*_CLASSES, Echo, Savable, OddSpaces, Vanish, Torch, Unevaluated):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)

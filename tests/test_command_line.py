@@ -102,6 +102,10 @@ def test_version():
         (["--env", "stub_environments:Boom-v0", "--env_kwargs", '{"k": -1}'], "boom in the constructor"),
         (["--env", "CartPole-v1", "--network", "shallow"], "--network"),
         (["--device", "cuda:99"], "--device cuda:99: this machine has"),
+        (["--evaluate_every", "0"], "--evaluate_every 0: must be at least 1"),
+        (["--evaluate_every", "1.5"], "argument --evaluate_every: invalid int value: '1.5'"),
+        (["--evaluate_episodes", "0"], "--evaluate_episodes 0: must be at least 1"),
+        (["--best"], "unrecognized arguments: --best"),
         (["test", "--xpid", "never_ran"], "--xpid never_ran: no run at"),
     ],
 )
@@ -222,6 +226,13 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path, capfd):
 
     assert exit_code == 2
     assert f"no checkpoint at {tmp_path / 'empty' / 'checkpoint.pt'}" in errors
+
+
+def test_a_run_without_evaluations_has_no_best_checkpoint(catch_run, capfd):
+    exit_code, _, errors = run(capfd, "test", "--savedir", catch_run, "--best")
+
+    assert exit_code == 2 and errors.count("\n") == 1
+    assert f"--best: no checkpoint at {catch_run / 'example' / 'best.pt'}; it is of runs with --evaluate_" in errors
 
 
 def test_a_torchbeast_command_line_works(tmp_path):

@@ -33,6 +33,8 @@ from monobeast.config import Config
         ({"env_kwargs": "[1]"}, r"--env_kwargs \[1\]: must be a JSON object"),
         ({"num_actors": 2.5}, "--num_actors 2.5: must be of type int"),
         ({"unroll_length": True}, "--unroll_length True: must be of type int"),
+        ({"evaluate_every": 0}, "--evaluate_every 0: must be at least 1"),
+        ({"evaluate_episodes": 0}, "--evaluate_episodes 0: must be at least 1"),
         ({"sticky_actions": 1.5}, "--sticky_actions 1.5: must be at least 0 and at most 1"),
     ],
 )

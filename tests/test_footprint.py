@@ -133,6 +133,39 @@ def test_actors_memory_counts_imports_once_where_the_fork_server_shares_them():
     assert actors(num_actors=0) == own
 
 
+def test_an_evaluator_is_one_more_process_with_weights_of_its_own():
+    sizes = footprint.measure(make_config(), IMAGE, make_agent())
+
+    def needs(**settings):
+        config = make_config(**settings)
+        memory = footprint.memory(config, sizes)
+        return memory, footprint.open_files(config, sizes, used=7), footprint.processes(config)
+
+    without, files_without, number_without = needs()
+    memory, files, number = needs(evaluate_every=100)
+    weights = footprint._pages(sizes.parameters)
+    assert memory == without | {"shared memory": without["shared memory"] + weights, "evaluator": 16_700_000 + 4000}
+    assert {who: count - files_without[who] for who, count in files.items()} == {
+        **{"learner": 1 + footprint._A_CHILD_IN_THE_LEARNER, "an actor": 1},
+        "fork server": 1 + footprint._A_CHILD_IN_THE_FORK_SERVER,
+    }
+    assert number == number_without + 1
+
+
+@pytest.mark.parametrize(
+    ("start_method", "helpers", "own"), [("forkserver", 2, 146_000_000 + 16_700_000), ("spawn", 1, 146_000_000)]
+)
+def test_without_actors_the_evaluator_brings_what_it_needs_itself(start_method, helpers, own):
+    sizes = footprint.measure(make_config(), IMAGE, make_agent())
+    config = make_config(num_actors=0, evaluate_every=100, start_method=start_method)
+
+    assert footprint.memory(config, sizes)["evaluator"] == own + 4000
+    assert footprint.processes(config) == 1 + helpers + 1
+    assert set(footprint.open_files(config, sizes, used=7)) == {"learner", "evaluator"} | (
+        {"fork server"} if start_method == "forkserver" else set()
+    )
+
+
 def test_an_atari_game_takes_more_than_a_small_task():
     atari = footprint.measure(make_config(env="ALE/Pong-v5"), IMAGE, make_agent())
 
@@ -182,8 +215,8 @@ def test_descriptors_of_running_pools_are_those_that_were_foretold():
     three = Observed(3)
     spare = footprint._SPARE
 
-    assert three.learner - two.learner == footprint._AN_ACTOR_IN_THE_LEARNER
-    assert three.fork_server - two.fork_server == footprint._AN_ACTOR_IN_THE_FORK_SERVER
+    assert three.learner - two.learner == footprint._A_CHILD_IN_THE_LEARNER
+    assert three.fork_server - two.fork_server == footprint._A_CHILD_IN_THE_FORK_SERVER
     for pool in (two, three):
         assert pool.estimate["learner"] - spare <= pool.learner + 1 <= pool.estimate["learner"]
         assert pool.estimate["fork server"] > pool.fork_server
@@ -196,6 +229,6 @@ def test_descriptors_of_running_pools_are_those_that_were_foretold():
 def test_spawned_actors_take_as_many_descriptors_as_foretold():
     two, three = Observed(2, "spawn"), Observed(3, "spawn")
 
-    assert three.learner - two.learner == footprint._AN_ACTOR_IN_THE_LEARNER
+    assert three.learner - two.learner == footprint._A_CHILD_IN_THE_LEARNER
     assert three.estimate["learner"] - footprint._SPARE <= three.learner + 1 <= three.estimate["learner"]
     assert 0.8 * three.memory < three.memory_estimate < 1.1 * three.memory

@@ -11,6 +11,7 @@ from monobeast.__main__ import _COMMANDS
 from monobeast.config import Config
 from monobeast.presets import PRESETS
 from monobeast.rollouts import Rollout
+from monobeast.runs.evaluation_log import Evaluation
 from monobeast.runs.logs import LOG_COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -49,10 +50,13 @@ def test_tables_out_of_date_are_written_anew():
 
 
 def test_every_logged_column_is_explained():
-    page = (ROOT / "docs" / "logs.md").read_text()
+    logs, evaluations = (ROOT / "docs" / "logs.md").read_text().split("## `evaluations.csv`")
 
-    first_cells = "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))
-    assert tuple(re.findall(r"`(\w+)`", first_cells)) == (*LOG_COLUMNS, "dead_units_K")
+    def columns_of(text):
+        return tuple(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
+
+    assert columns_of(logs) == (*LOG_COLUMNS, "dead_units_K")
+    assert columns_of(evaluations) == Evaluation._fields
 
 
 def test_every_field_of_a_rollout_stands_in_the_table_of_shapes():

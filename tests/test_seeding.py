@@ -7,9 +7,14 @@ import pytest
 from monobeast import seeding
 
 
+VERSIONS = (1, 2, 510, 511, 512, 1_000_000)  # that are evaluated beside training
+
+
 def seeds_of_run(seed, actors=8, envs=32, generations=3):
-    """Every seed that a run uses, its evaluation included."""
+    """Every seed that a run uses, its evaluations included."""
     seeds = [seeding.network_seed(seed), seeding.evaluation_sampling_seed(seed), *seeding.evaluation_seeds(seed, envs)]
+    for version in VERSIONS:
+        seeds += [seeding.evaluation_sampling_seed(seed, version), *seeding.evaluation_seeds(seed, 1, version)]
     for actor, generation in itertools.product(range(actors), range(generations)):
         seeds += seeding.environment_seeds(seed, actor, generation, envs)
         seeds.append(seeding.sampling_seed(seed, actor, generation))
@@ -20,7 +25,7 @@ def seeds_of_run(seed, actors=8, envs=32, generations=3):
 def test_actors_environments_restarts_and_runs_with_neighboring_seeds_share_no_seed(first):
     seeds = [seed for run in range(first, first + 4) for seed in seeds_of_run(run)]
 
-    assert len(seeds) == 4 * (8 * 3 * 33 + 34)
+    assert len(seeds) == 4 * (8 * 3 * 33 + 34 + 2 * len(VERSIONS))
     assert len(set(seeds)) == len(seeds)
 
 

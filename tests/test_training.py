@@ -113,7 +113,7 @@ def test_a_script_on_standard_input_is_told_that_it_cannot_be_imported(tmp_path)
     result = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, env=environment)
 
     assert result.returncode == 1
-    assert result.stderr.endswith("<stdin> is no file: save the script, or use --num_actors 0\n")
+    assert result.stderr.endswith("save the script, or use --num_actors 0 and no --evaluate_every\n")
     assert not os.listdir(tmp_path)
 
 

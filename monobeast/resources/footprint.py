@@ -31,8 +31,8 @@ _BACKWARD = 1.25
 
 # Descriptors, counted in /proc/<pid>/fd.
 _OF_WEIGHTS = 3  # its tensors
-_AN_ACTOR_IN_THE_LEARNER = 5  # an end of each queue, two to the process's life and its pidfd
-_AN_ACTOR_IN_THE_FORK_SERVER = 1
+_A_CHILD_IN_THE_LEARNER = 5  # an end of each queue, two to the process's life and its pidfd
+_A_CHILD_IN_THE_FORK_SERVER = 1
 _OF_A_FORK_SERVER = 9
 _OF_AN_ACTOR = 10
 _SPARE = 64  # a start under way, log files, a checkpoint, what CUDA and environments open
@@ -105,14 +105,20 @@ def rollout_bytes(footprint: Footprint, unroll_length: int, num_columns: int) ->
 
 
 def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
-    """Bytes of shared memory, by their use: the store of all slots, and the weights."""
+    """Bytes of shared memory, by their use: the store of all slots, the weights, and a copy that is evaluated."""
     columns = config.num_buffers * config.envs_per_actor if config.num_actors else 0
     sizes = {name: _pages(size) for name, size in rollout_bytes(footprint, config.unroll_length, columns).items()}
+    to_evaluate = {"weights to evaluate": _pages(footprint.parameters)} if _num_evaluators(config) else {}
     return {
         "observations": sizes.pop("observation"),
         "other fields of rollouts": sum(sizes.values()),
         f"weights, {NUM_GENERATIONS} generations": _pages(NUM_GENERATIONS * footprint.parameters) + 2 * _PAGE,
+        **to_evaluate,
     }
+
+
+def _num_evaluators(config: Config) -> int:
+    return 0 if config.evaluate_every is None else 1
 
 
 def _pages(size: int) -> int:
@@ -121,11 +127,12 @@ def _pages(size: int) -> int:
 
 def memory(config: Config, footprint: Footprint) -> dict[str, int]:
     """Bytes of memory that the run adds to what this process has already, by their use; at least."""
-    return {
+    needed = {
         "shared memory": sum(shared_memory(config, footprint).values()),
         "learner": _learner_memory(config, footprint),
         "actors": _actor_memory(config, footprint),
     }
+    return needed | ({"evaluator": _evaluator_memory(config, footprint)} if _num_evaluators(config) else {})
 
 
 def _learner_memory(config: Config, footprint: Footprint) -> int:
@@ -151,25 +158,46 @@ def _actor_memory(config: Config, footprint: Footprint) -> int:
     return config.num_actors * (_IMPORTS + weights + environments)
 
 
+def _evaluator_memory(config: Config, footprint: Footprint) -> int:
+    """It plays in one environment, with the shared weights."""
+    if config.start_method != "forkserver":
+        return _IMPORTS + footprint.environment
+    imports = 0 if config.num_actors else _IMPORTS  # else counted with the actors
+    return imports + _FORKED_ACTOR + footprint.environment
+
+
 def open_files(config: Config, footprint: Footprint, used: int) -> dict[str, int]:
     """Descriptors of each kind of process, where this one has `used` before it begins.
 
     An actor gets those of the tensors and of its queues as one message, about 20; it may have at most 252
     (multiprocessing.forkserver.MAXFDS_TO_SEND), and no setting makes them more.
     """
-    tensors = _OF_WEIGHTS
-    if config.num_actors == 0:
-        return {"learner": used + tensors + _SPARE}
-    tensors += len(footprint.first_step)
-    helpers = 2 if config.start_method == "forkserver" else 1
-    needed = {"learner": used + tensors + helpers + _AN_ACTOR_IN_THE_LEARNER * config.num_actors + _SPARE}
-    if config.start_method == "forkserver":
-        own = _OF_A_FORK_SERVER + _AN_ACTOR_IN_THE_FORK_SERVER * config.num_actors
+    num_children, tensors = _num_children(config), _OF_WEIGHTS + _num_evaluators(config)
+    if config.num_actors:
+        tensors += len(footprint.first_step)
+    own = tensors + _num_helpers(config) + _A_CHILD_IN_THE_LEARNER * num_children
+    needed = {"learner": used + own + _SPARE}
+    if num_children and config.start_method == "forkserver":
+        own = _OF_A_FORK_SERVER + _A_CHILD_IN_THE_FORK_SERVER * num_children
         needed["fork server"] = own + tensors + _SPARE
-    return needed | {"an actor": _OF_AN_ACTOR + tensors + _SPARE}
+    if config.num_actors:
+        needed["an actor"] = _OF_AN_ACTOR + tensors + _SPARE
+    elif num_children:
+        needed["evaluator"] = _OF_AN_ACTOR + _num_evaluators(config) + _SPARE  # it has the weights alone
+    return needed
 
 
 def processes(config: Config) -> int:
     """Processes and threads that are added; environments may have more."""
-    helpers = 0 if config.num_actors == 0 else 2 if config.start_method == "forkserver" else 1
-    return config.num_actors + helpers + config.num_learner_threads
+    return _num_children(config) + _num_helpers(config) + config.num_learner_threads
+
+
+def _num_children(config: Config) -> int:
+    return config.num_actors + _num_evaluators(config)
+
+
+def _num_helpers(config: Config) -> int:
+    """Of `multiprocessing`: the resource tracker and the fork server."""
+    if _num_children(config) == 0:
+        return 0
+    return 2 if config.start_method == "forkserver" else 1

@@ -12,6 +12,7 @@ from monobeast.config import Config
 
 FILE_NAME = "checkpoint.pt"
 PREVIOUS_FILE_NAME = "checkpoint.previous.pt"
+BEST_FILE_NAME = "best.pt"  # what evaluations beside training found best; without the optimizer's state
 _FORMAT_VERSION = 1
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,136 @@
+"""When the weights are evaluated beside training, and what becomes of it: `--evaluate_every`."""
+
+import dataclasses
+import logging
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch.nn.utils import parameters_to_vector
+
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.evaluator import Evaluator, EvaluatorTask
+from monobeast.learner import Learner
+from monobeast.runs.evaluation_log import Evaluation, EvaluationLog
+from monobeast.score import Episode
+from monobeast.weights import name_weights
+
+_POLL_S = 0.2  # how often the last evaluation looks at signals
+
+logger = logging.getLogger(__name__)
+
+
+class EvaluationSchedule:
+    """Has the weights evaluated whenever training crosses a multiple of `--evaluate_every`. A context manager.
+
+    Training never waits for it: an evaluation that is due while the one before still plays is left out. The evaluator
+    gets a copy of the weights, which stays as it is until it has answered and is what becomes `best.pt`.
+
+    Args:
+        config: Resolved, with `evaluate_every`.
+        spaces: Of one environment.
+        learner: Whose weights are evaluated.
+        folder: Of the run.
+        is_resumed: Whether the run goes on from a checkpoint, at the learner's step.
+    """
+
+    def __init__(self, config: Config, spaces: Spaces, learner: Learner, folder: Path, is_resumed: bool) -> None:
+        self._config, self._learner = config, learner
+        size = sum(parameter.numel() for parameter in learner.network.parameters())
+        self._weights = torch.empty(size).share_memory_()
+        self._evaluator = Evaluator(EvaluatorTask(config, spaces, self._weights, folder / "out.log"))
+        self._log = EvaluationLog(folder, learner.step if is_resumed else None)
+        self._num_crossed = learner.step // config.evaluate_every
+        self._num_left_out = 0
+        self._under_way = (0, 0)  # steps and updates of the copied weights
+        self._last_step = learner.step  # of the last row, or of the start
+
+    def __enter__(self) -> Self:
+        self._evaluator.start()  # now, so that nothing is imported while training
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._evaluator.close()
+        self._log.close()
+
+    def attend(self) -> None:
+        """Takes what the evaluator has found, and gives it the weights if that is due; to be called often."""
+        self._take()
+        num_crossed = self._learner.step // self._config.evaluate_every
+        if num_crossed > self._num_crossed:
+            self._num_crossed = num_crossed
+            if self._evaluator.is_busy:
+                self._num_left_out += 1
+            else:
+                self._begin()
+
+    def finish(self, has_to_stop: Callable[[], bool]) -> None:
+        """Waits for an evaluation of the last weights, unless it is to stop.
+
+        Args:
+            has_to_stop: Asked several times a second.
+        """
+        if self._last_step == self._learner.step or has_to_stop():
+            return
+        logger.info("the last weights are evaluated")
+        self._wait(has_to_stop)  # for one that is under way, which may be of these very weights
+        if self._last_step < self._learner.step and not has_to_stop():
+            self._begin()
+            self._wait(has_to_stop)
+        if self._evaluator.is_busy:
+            logger.info("their evaluation is not waited for")
+
+    def _wait(self, has_to_stop: Callable[[], bool]) -> None:
+        while self._evaluator.is_busy and not has_to_stop():
+            self._evaluator.wait(_POLL_S)
+            self._take()
+
+    def _begin(self) -> None:
+        self._weights.copy_(parameters_to_vector(self._learner.network.parameters()).detach())
+        self._under_way = self._learner.step, self._learner.num_updates
+        self._evaluator.begin(version=self._learner.num_updates)
+
+    def _take(self) -> None:
+        answer = self._evaluator.look()
+        if answer is None:
+            return
+        evaluation = summarize(*self._under_way, *answer)
+        self._log.write(evaluation)
+        is_kept = not self._config.disable_checkpoint and self._keep_if_best(evaluation)
+        logger.info("%s", self._describe(evaluation, is_kept))
+        self._last_step, self._num_left_out = evaluation.step, 0
+
+    def _keep_if_best(self, evaluation: Evaluation) -> bool:
+        if not self._log.is_best(evaluation):
+            return False
+        weights = name_weights(self._weights, self._learner.network)
+        return self._log.save_best(evaluation, dataclasses.asdict(self._config), weights)
+
+    def _describe(self, evaluation: Evaluation, is_kept: bool) -> str:
+        episodes = f"{evaluation.episodes} episode{'s' if evaluation.episodes > 1 else ''}"
+        extremes = f"{evaluation.min_episode_return:g} to {evaluation.max_episode_return:g}"
+        mean_return = f"return {evaluation.mean_episode_return:.2f} ({episodes}, {extremes})"
+        parts = [f"evaluation of step {evaluation.step:,}: {mean_return}", f"{evaluation.evaluation_seconds:.1f} s"]
+        parts += ["the best so far"] if is_kept else []
+        parts += [f"{self._num_left_out} left out meanwhile"] if self._num_left_out else []
+        return ", ".join(parts)
+
+
+def summarize(step: int, updates: int, episodes: list[Episode], seconds: float) -> Evaluation:
+    """The row of an evaluation, of at least one episode."""
+    returns = [episode.episode_return for episode in episodes]
+    return Evaluation(
+        step=step,
+        updates=updates,
+        episodes=len(episodes),
+        mean_episode_return=statistics.fmean(returns),
+        std_episode_return=statistics.stdev(returns) if len(returns) > 1 else None,
+        min_episode_return=min(returns),
+        max_episode_return=max(returns),
+        mean_episode_length=statistics.fmean(episode.length for episode in episodes),
+        capped_episodes=sum(episode.is_capped for episode in episodes),
+        evaluation_seconds=seconds,
+    )

@@ -1,0 +1,243 @@
+"""The process that plays the newest weights while training goes on, and the learner's hold on it."""
+
+import gc
+import logging
+import multiprocessing.connection
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils import vector_to_parameters
+
+from monobeast import environments, processes, seeding
+from monobeast.config import Config
+from monobeast.environments import Spaces
+from monobeast.evaluation import play_episode
+from monobeast.networks import AgentNetwork, make_network
+from monobeast.policy import LocalPolicy
+from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
+from monobeast.queues import MessageQueue, last_words
+from monobeast.restarts import RestartLimit
+from monobeast.score import Episode
+
+_ALIVE = "alive"  # a message
+_ALIVE_INTERVAL_S = 1.0  # between two of them: an episode may last longer than an evaluator may be silent
+_STOP_GRACE_S = 3.0  # to end the step and close the environment, where there is one; then it is killed
+_LONGEST_LOOK_S = 2.0  # what of the time between two looks counts as silence
+
+logger = logging.getLogger(__name__)
+
+
+class EvaluatorTask(NamedTuple):
+    """What the evaluator needs to begin; pickled on the way to its process, the tensor as shared memory."""
+
+    config: Config  # resolved
+    spaces: Spaces
+    weights: Tensor  # float32 [P]: the learner writes them between two evaluations, the evaluator reads them in one
+    out_log: Path | None = None  # where the evaluator's stacks go when asked for
+
+
+class PlayedEpisode(NamedTuple):
+    """What the evaluator says of an episode as it ends."""
+
+    episode: Episode
+    seconds: float  # since the evaluation began
+
+
+class EvaluatorFailure(NamedTuple):
+    """What the evaluator says before it ends by an exception."""
+
+    traceback: str
+
+
+class _Dismissed(Exception):
+    """The learner has closed its end of the queue."""
+
+
+def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQueue) -> None:
+    """What the evaluator's process does: plays each version it is asked for, until the learner closes the queue."""
+    if task.out_log is not None:
+        processes.write_stacks_when_asked(task.out_log)
+    gc.freeze()  # a full collection would write to, and so copy, 35 MB that are shared with the fork server
+    torch.set_num_threads(1)  # it shares the cores with actors and learner
+    requests.keep_reader()
+    replies.keep_writer()
+    try:
+        network = _make_network(task)
+        while isinstance(version := requests.get(), int):
+            start, watch = time.perf_counter(), _make_watch(requests, replies)
+            for episode in play_version(task.config, network, version, watch):
+                replies.put(PlayedEpisode(episode, time.perf_counter() - start))
+    except _Dismissed:
+        pass
+    except BaseException:  # an environment may also call sys.exit
+        replies.put(EvaluatorFailure(last_words()))
+        raise SystemExit(1) from None
+
+
+def _make_network(task: EvaluatorTask) -> AgentNetwork:
+    """A network whose parameters are views of the shared weights."""
+    config, shapes = task.config, (task.spaces.observation, task.spaces.num_actions)
+    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
+    vector_to_parameters(task.weights, network.parameters())
+    return network.eval()
+
+
+def _make_watch(requests: MessageQueue, replies: MessageQueue) -> Callable[[], None]:
+    """What is to be called at each step: gives signs of life, and leaves the game once the learner does not wait."""
+    last_sign = time.monotonic()
+
+    def watch() -> None:
+        nonlocal last_sign
+        if requests.has_message():  # none comes before the answer to the last one: this is the queue's end
+            raise _Dismissed
+        if time.monotonic() - last_sign > _ALIVE_INTERVAL_S:
+            replies.put(_ALIVE)
+            last_sign = time.monotonic()
+
+    return watch
+
+
+def play_version(
+    config: Config, network: AgentNetwork, version: int, watch: Callable[[], None] | None = None
+) -> Iterator[Episode]:
+    """Plays `evaluate_episodes` games as `test` does, each given as it ends.
+
+    The environment and all seeds are new in every evaluation and hang on run and version alone, so that what weights
+    reach does not hang on the evaluations before.
+
+    Args:
+        config: Of the run, resolved.
+        network: With the weights to be played.
+        version: Of these weights, from 1.
+        watch: Called at each step.
+    """
+    sampling_seed = seeding.evaluation_sampling_seed(config.seed, version)
+    policy = LocalPolicy(network, None, sampling_seed, greedy=config.greedy)
+    seeds = seeding.evaluation_seeds(config.seed, 1, version)
+    with closing(environments.make(config, 1, seeds)) as environment:
+        for _ in range(config.evaluate_episodes):
+            yield play_episode(environment, policy, config.max_episode_steps, watch)
+
+
+class Evaluator:
+    """The learner's hold on the evaluator: one evaluation at a time, and what befalls the process is no exception here.
+
+    A fault is logged, and costs the evaluation that is under way; with the next one the process is started anew, within
+    the limit of `--max_actor_restarts`. Nothing here waits but `wait` and `close`.
+
+    Args:
+        task: For the process. Its weights may be written while the evaluator is not busy.
+    """
+
+    def __init__(self, task: EvaluatorTask) -> None:
+        self._task, self._config = task, task.config
+        self._context = processes.context(self._config.start_method, preload=["monobeast.actor"])
+        self._process: WatchedProcess | None = None
+        self._requests: MessageQueue | None = None
+        self._replies: MessageQueue | None = None
+        self._was_started = self._has_given_up = False
+        self._limit = RestartLimit(self._config.max_actor_restarts)
+        self._played: list[Episode] = []
+        self._silent_s = 0.0
+        self._last_look = time.monotonic()
+        self.is_busy = False
+
+    def start(self) -> bool:
+        """Starts the process where there is none; whether there is one now."""
+        if self._process is not None:
+            return True
+        if self._was_started and not self._may_start_again():
+            return False
+        self._was_started = True
+        self._requests, self._replies = MessageQueue(), MessageQueue()
+        call = ChildCall(run_evaluator, self._task, self._requests, self._replies)
+        try:
+            self._process = WatchedProcess(self._context.Process(target=call, name="evaluator"))
+        except (EOFError, OSError) as error:  # the fork server died, or there is no descriptor left
+            self._fail(f"could not be started: {error!r}")
+            return False
+        self._requests.keep_writer()
+        self._replies.keep_reader()
+        return True
+
+    def begin(self, version: int) -> None:
+        """Lets the evaluator, which is not busy, play the weights as they are now, where it can be started."""
+        if self.start():
+            self._requests.put(version)  # where it has died, the next look finds out
+            self._played, self._silent_s, self.is_busy = [], 0.0, True
+
+    def look(self) -> tuple[list[Episode], float] | None:
+        """The episodes of the evaluation and the seconds that it took, once, as soon as it is complete."""
+        while self._process is not None and self._replies.has_message():
+            message = self._replies.get()
+            self._silent_s = 0.0
+            if isinstance(message, PlayedEpisode):
+                self._played.append(message.episode)
+                if len(self._played) == self._config.evaluate_episodes:
+                    self.is_busy = False
+                    return self._played, message.seconds
+            elif message != _ALIVE:
+                self._take_failure(message)
+        self._look_for_silence()
+        return None
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits until there is something to look at."""
+        if self._process is not None:
+            multiprocessing.connection.wait([self._replies.fileno()], timeout=timeout_s)
+
+    def close(self) -> None:
+        """Ends the process, whatever it is at."""
+        if self._process is None:
+            return
+        if self.is_busy:
+            self._requests.close()  # the evaluator's word to leave
+            self._process.join(_STOP_GRACE_S)
+        self._end()
+
+    def _may_start_again(self) -> bool:
+        if self._limit.take():
+            self._has_given_up = False
+            return True
+        if not self._has_given_up:
+            limit = f"--max_actor_restarts {self._config.max_actor_restarts} within an hour"
+            logger.warning("no evaluation: the evaluator has failed too often (%s)", limit)
+        self._has_given_up = True
+        return False
+
+    def _take_failure(self, message: EvaluatorFailure | None) -> None:
+        if isinstance(message, EvaluatorFailure):
+            self._fail(f"ended by an exception:\n{message.traceback.rstrip()}")
+        elif self._process.exit_code == NO_GUARD_EXIT_CODE:
+            self._limit, self._has_given_up = RestartLimit(0), True  # every other would end so, too
+            self._fail(f"{self._process.describe_end()}\n{NO_GUARD}")
+        else:
+            self._fail(self._process.describe_end())
+
+    def _look_for_silence(self) -> None:
+        now = time.monotonic()
+        # A look that comes late means that this process was stopped or busy; the evaluator is not to blame for that.
+        self._silent_s += min(now - self._last_look, _LONGEST_LOOK_S)
+        self._last_look = now
+        if self.is_busy and self._silent_s > self._config.actor_timeout_s and not self._replies.has_message():
+            self._process.ask_for_stacks()
+            self._fail(f"did not answer for {self._config.actor_timeout_s:g} s; its stacks are in {self._task.out_log}")
+
+    def _fail(self, cause: str) -> None:
+        """Ends what is left of the process, and says why."""
+        self._end()
+        logger.warning("the evaluator (%s) %s\nTraining goes on without it.", self._config.env, cause)
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.close()
+            self._process = None
+        for queue in (self._requests, self._replies):
+            queue.close()
+        self.is_busy = False

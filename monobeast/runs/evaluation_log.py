@@ -1,0 +1,85 @@
+"""What evaluations beside training leave in a run's folder: `evaluations.csv`, and the best weights in `best.pt`."""
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from monobeast.runs import checkpoint
+from monobeast.runs.csv_file import CsvFile
+
+FILE_NAME = "evaluations.csv"
+
+logger = logging.getLogger(__name__)
+
+
+class Evaluation(NamedTuple):
+    """A row of `evaluations.csv`."""
+
+    step: int  # agent steps that the weights were trained for
+    updates: int
+    episodes: int
+    mean_episode_return: float
+    std_episode_return: float | None  # of the sample; None of one episode
+    min_episode_return: float
+    max_episode_return: float
+    mean_episode_length: float  # agent steps
+    capped_episodes: int  # cut off at `--max_episode_steps`
+    evaluation_seconds: float  # that it took
+
+
+class EvaluationLog:
+    """Writes both files. A context manager.
+
+    The best return so far is that in `best.pt`, which therefore stays the best over any number of starts.
+
+    Args:
+        folder: Of the run.
+        up_to_step: Of the checkpoint with which a run goes on: rows beyond it are dropped. None begins the table anew.
+    """
+
+    def __init__(self, folder: Path, up_to_step: int | None = None) -> None:
+        self._best_path = folder / checkpoint.BEST_FILE_NAME
+        self._best_return = self._read_best_return()
+        self._rows = CsvFile(folder / FILE_NAME, Evaluation._fields, up_to_step)
+
+    def close(self) -> None:
+        self._rows.close()
+
+    def write(self, evaluation: Evaluation) -> None:
+        """Adds a row."""
+        self._rows.write(evaluation)
+        self._rows.flush()
+
+    def is_best(self, evaluation: Evaluation) -> bool:
+        """Whether no evaluation before had as high a mean return."""
+        return self._best_return is None or evaluation.mean_episode_return > self._best_return
+
+    def save_best(self, evaluation: Evaluation, config: dict[str, Any], weights: dict[str, Any]) -> bool:
+        """Puts weights into `best.pt` as a checkpoint is written; where that fails, the one before stays the best.
+
+        Args:
+            evaluation: Of these weights.
+            config: Of the run, plain values.
+            weights: By the names of the network's `state_dict`.
+
+        Returns:
+            Whether they are there.
+        """
+        learner = {"network": weights, "step": evaluation.step, "num_updates": evaluation.updates}
+        content = {"config": config, "learner": learner, "evaluation": evaluation._asdict()}
+        try:
+            checkpoint.write(self._best_path, content)
+        except OSError as error:
+            logger.error("%s could not be saved: %s", self._best_path, error)
+            return False
+        self._best_return = evaluation.mean_episode_return
+        return True
+
+    def _read_best_return(self) -> float | None:
+        if not self._best_path.exists():
+            return None
+        try:
+            return checkpoint.read(self._best_path)["evaluation"]["mean_episode_return"]
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("%s will be replaced: %s", self._best_path, error)
+            return None
