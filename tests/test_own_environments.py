@@ -155,7 +155,7 @@ def test_a_policy_is_evaluated_in_them_beside_training(tmp_path):
     result = begin(tmp_path, make_fixed, evaluate_every=100, evaluate_episodes=2)
 
     with open(result.folder / "evaluations.csv", newline="") as file:
-        assert list(csv.DictReader(file))[-1]["mean_episode_return"] == "5.0"
+        assert list(csv.DictReader(file))[-1]["mean_episode_return"] == "5"
 
 
 def test_they_get_the_settings_and_a_seed_each(tmp_path):

@@ -118,7 +118,7 @@ def test_it_acts_in_processes_of_its_own(tmp_path, start_method):
 def test_it_is_evaluated_beside_training_and_its_best_weights_are_played(tmp_path, capfd, network):
     result = begin(tmp_path, network, evaluate_every=100, evaluate_episodes=2)
 
-    assert rows_of(result.folder, "evaluations.csv")[-1]["mean_episode_return"] == "5.0"
+    assert rows_of(result.folder, "evaluations.csv")[-1]["mean_episode_return"] == "5"
     named = ["--env", ENV, "--network", f"stub_networks:{network}"]
     exit_code, output, errors = run(capfd, "test", "--best", "--savedir", tmp_path, *named, "--num_episodes", 2)
     assert (exit_code, errors) == (0, "")
