@@ -34,7 +34,7 @@ _FURTHER = {
 _COMMANDS = _MODES | _FURTHER
 _TEST_ONLY = ("test",)  # groups of flags
 _TEST_TOO = ("environment",)
-_RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed")
+_RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed", "network")
 _ALIASES = {"num_learner_threads": ("--num_threads",)}  # TorchBeast's other name for it
 _EXIT_CODES = "exit codes: 0 complete, 1 failed, 2 bad flag or value, 130 stopped by Ctrl-C, 143 by SIGTERM"
 

@@ -1,5 +1,6 @@
 """One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
 
+import pickle
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monobeast import environments, processes, seeding
+from monobeast import processes, seeding
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
-from monobeast.networks import AgentInput, make_network
+from monobeast.makers import Makers
+from monobeast.networks import AgentInput
 from monobeast.policy import LocalPolicy
 from monobeast.queues import ActorFailure, FilledSlot, MessageQueue, last_words
 from monobeast.rollouts import Rollout
@@ -106,16 +108,16 @@ class ActorTask(NamedTuple):
     generation: int  # how many actors of this index came before; a replacement gets seeds of its own
     weights: SharedWeights
     out_log: Path | None = None  # where the actor's stacks go when asked for
+    makers: bytes | Makers = Makers()  # pickled by themselves for a process, which can then say what is amiss with them
 
 
 def make_actor(task: ActorTask) -> Actor:
     """Environments, network and policy of one actor, each with its seed."""
+    makers = pickle.loads(task.makers) if isinstance(task.makers, bytes) else task.makers
     config, seed = task.config, task.config.seed
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
-    environment = environments.make(config, config.envs_per_actor, seeds)
-    with torch.random.fork_rng(devices=[]):  # its first weights are never used; random numbers stay the caller's
-        shapes = task.spaces.observation, task.spaces.num_actions
-        network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
+    environment = makers.make_environments(config, config.envs_per_actor, seeds)
+    network = makers.make_network(config, task.spaces)
     sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
     return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
 

@@ -16,6 +16,7 @@ from monobeast.actor import ActorTask, run_actor
 from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
+from monobeast.makers import Makers
 from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
 from monobeast.queues import ActorFailure, FilledSlot, MessageQueue
 from monobeast.restarts import RestartLimit
@@ -26,7 +27,7 @@ from monobeast.weights import SharedWeights
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
 _STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
 _POLL_S = 1.0  # how often silent actors are looked at
-_NO_ENVIRONMENT = "Its environment could not be made."
+_NO_ENVIRONMENT = "Its environment or its network could not be made."
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class ActorPool:
         weights: SharedWeights,
         first_generation: int = 0,
         out_log: Path | None = None,
+        makers: Makers = Makers(),
     ) -> None:
         """Allocates the shared memory; no process starts before the pool is entered.
 
@@ -124,7 +126,12 @@ class ActorPool:
             weights: Where the actors take their weights.
             first_generation: Of the actors, which gives them their seeds.
             out_log: Where actors write their stacks when asked by `describe`.
+            makers: Of environments and networks.
+
+        Raises:
+            ValueError: what makes them cannot be pickled.
         """
+        self._makers = makers.pickle()
         self._config, self._spaces, self._weights, self._out_log = config, spaces, weights, out_log
         columns = config.num_buffers * config.envs_per_actor
         sizes = (config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
@@ -271,7 +278,8 @@ class ActorPool:
 
     def _start(self, seat: _Seat) -> None:
         generation = seat.next_generation
-        task = ActorTask(self._config, self._spaces, seat.index, generation, self._weights, self._out_log)
+        shared = self._weights, self._out_log, self._makers
+        task = ActorTask(self._config, self._spaces, seat.index, generation, *shared)
         try:
             seat.start(self._context, task, self._store)
         except (EOFError, OSError) as error:  # the fork server died meanwhile, or there is no descriptor left

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from monobeast.presets import PRESETS
+from monobeast.user_code import is_own
+
+_OWN = "module:Class"  # among choices: whatever has that form
 
 _T = TypeVar("_T")
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ def _check_value(
     choices: tuple[str, ...] = (),
 ) -> None:
     """Raises ValueError, naming flag, value and range, unless low <= value <= high and above < value."""
-    if choices and value not in choices:
+    names_own = _OWN in choices and re.fullmatch(r"[^\s:]+:[^\s:]+", str(value))
+    if choices and value not in choices and not names_own:
         raise ValueError(f"--{name} {value}: must be one of {', '.join(choices)}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
@@ -121,7 +125,7 @@ class Config:
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
     vtrace_lambda: float = _flag(1.0, "loss", "lambda of remark 2", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast"))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
     memory_format: str = _flag("channels_last", "network", "how convolutions find images in memory: channels_last, the faster on a CPU, or contiguous: channels first", choices=("channels_last", "contiguous"))
@@ -187,6 +191,8 @@ class Config:
             raise ValueError(f"--render --video {self.video}: exclude each other")
         if not self.resume:  # else the number of actors may be the run's own
             self.check_slots()
+        if self.use_lstm and is_own(self.network):
+            raise ValueError(f"--use_lstm --network {self.network}: exclude each other, what it remembers is its own")
         if self.disable_cuda and self.device is not None and self.device != "cpu":
             raise ValueError(f"--device {self.device} --disable_cuda: exclude each other")
 

@@ -14,10 +14,12 @@ from monobeast import environments, film, seeding
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.film import Film
-from monobeast.networks import AgentInput, AgentNetwork, make_network
+from monobeast.makers import Makers
+from monobeast.networks import AgentInput, Network, load_weights
 from monobeast.policy import LocalPolicy
-from monobeast.runs import checkpoint, run_folder
+from monobeast.runs import checkpoint, permission, run_folder
 from monobeast.score import Episode
+from monobeast.user_code import is_own
 
 
 class Player(NamedTuple):
@@ -39,7 +41,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
         chosen: Settings the caller gave; the run's own stand for all others.
 
     Raises:
-        ValueError: no such run, no checkpoint, or one for another environment; a film is asked for and cannot be made.
+        ValueError: no such run, no checkpoint, or one for another environment or network; code of the user's own in it
+            that `chosen` does not name; a film is asked for and cannot be made.
     """
     asked = Config(**chosen)
     if asked.video is not None:
@@ -47,8 +50,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = _load_best(folder) if asked.best else checkpoint.load(folder)
     trained = checkpoint.read_config(content, folder)
-    if "env" in chosen and asked.env != trained.env:
-        raise ValueError(f"--env {asked.env}: the checkpoint in {folder} is for {trained.env}")
+    trained = permission.choose(trained, chosen.get("env"), chosen.get("network"), f"the checkpoint in {folder}")
     config = environments.resolve(_merge(trained, asked, chosen))
     spaces = environments.check(config)
     network = load_network(content, folder, config, spaces)
@@ -68,7 +70,7 @@ def _load_best(folder: Path) -> dict[str, Any]:
         raise ValueError(f"--best: {error}; it is of runs with --evaluate_every") from error
 
 
-def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: Spaces) -> AgentNetwork:
+def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: Spaces) -> Network:
     """The network of a checkpoint, on the CPU.
 
     Args:
@@ -78,13 +80,14 @@ def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: 
         spaces: Of its environment.
 
     Raises:
-        ValueError: it is for other spaces.
+        ValueError: it is for other spaces, or another network than one of the user's own.
     """
-    shapes = spaces.observation, spaces.num_actions
-    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
+    network = Makers().make_network(config, spaces)
     try:
-        network.load_state_dict(content["learner"]["network"])
-    except (RuntimeError, TypeError, AttributeError) as error:
+        load_weights(network, content["learner"]["network"])
+    except ValueError as error:
+        if is_own(config.network):
+            raise ValueError(f"--network {config.network}: not that of the checkpoint in {folder}: {error}") from error
         raise ValueError(
             f"the checkpoint in {folder} is for another environment than {config.env} with "
             f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"

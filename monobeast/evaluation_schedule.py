@@ -14,6 +14,7 @@ from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.evaluator import Evaluator, EvaluatorTask
 from monobeast.learner import Learner
+from monobeast.makers import Makers
 from monobeast.runs.evaluation_log import Evaluation, EvaluationLog
 from monobeast.score import Episode
 from monobeast.weights import name_weights
@@ -35,13 +36,18 @@ class EvaluationSchedule:
         learner: Whose weights are evaluated.
         folder: Of the run.
         is_resumed: Whether the run goes on from a checkpoint, at the learner's step.
+        makers: Of environments and networks.
     """
 
-    def __init__(self, config: Config, spaces: Spaces, learner: Learner, folder: Path, is_resumed: bool) -> None:
+    def __init__(
+        self, config: Config, spaces: Spaces, learner: Learner, folder: Path, is_resumed: bool, makers: Makers
+    ) -> None:
         self._config, self._learner = config, learner
         size = sum(parameter.numel() for parameter in learner.network.parameters())
         self._weights = torch.empty(size).share_memory_()
-        self._evaluator = Evaluator(EvaluatorTask(config, spaces, self._weights, folder / "out.log"))
+        self._evaluator = Evaluator(
+            EvaluatorTask(config, spaces, self._weights, folder / "out.log", makers.pickle())
+        )
         self._log = EvaluationLog(folder, learner.step if is_resumed else None)
         self._num_crossed = learner.step // config.evaluate_every
         self._num_left_out = 0

@@ -3,6 +3,7 @@
 import gc
 import logging
 import multiprocessing.connection
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,11 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
-from monobeast import environments, processes, seeding
+from monobeast import processes, seeding
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.evaluation import play_episode
-from monobeast.networks import AgentNetwork, make_network
+from monobeast.makers import Makers
+from monobeast.networks import Network
 from monobeast.policy import LocalPolicy
 from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
 from monobeast.queues import MessageQueue, last_words
@@ -39,6 +41,7 @@ class EvaluatorTask(NamedTuple):
     spaces: Spaces
     weights: Tensor  # float32 [P]: the learner writes them between two evaluations, the evaluator reads them in one
     out_log: Path | None = None  # where the evaluator's stacks go when asked for
+    makers: bytes = pickle.dumps(Makers())
 
 
 class PlayedEpisode(NamedTuple):
@@ -67,24 +70,18 @@ def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQ
     requests.keep_reader()
     replies.keep_writer()
     try:
-        network = _make_network(task)
+        makers = pickle.loads(task.makers)
+        network = makers.make_network(task.config, task.spaces).eval()
+        vector_to_parameters(task.weights, network.parameters())  # they are views of the shared ones from now on
         while isinstance(version := requests.get(), int):
             start, watch = time.perf_counter(), _make_watch(requests, replies)
-            for episode in play_version(task.config, network, version, watch):
+            for episode in play_version(task.config, network, version, watch, makers):
                 replies.put(PlayedEpisode(episode, time.perf_counter() - start))
     except _Dismissed:
         pass
     except BaseException:  # an environment may also call sys.exit
         replies.put(EvaluatorFailure(last_words()))
         raise SystemExit(1) from None
-
-
-def _make_network(task: EvaluatorTask) -> AgentNetwork:
-    """A network whose parameters are views of the shared weights."""
-    config, shapes = task.config, (task.spaces.observation, task.spaces.num_actions)
-    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
-    vector_to_parameters(task.weights, network.parameters())
-    return network.eval()
 
 
 def _make_watch(requests: MessageQueue, replies: MessageQueue) -> Callable[[], None]:
@@ -103,7 +100,11 @@ def _make_watch(requests: MessageQueue, replies: MessageQueue) -> Callable[[], N
 
 
 def play_version(
-    config: Config, network: AgentNetwork, version: int, watch: Callable[[], None] | None = None
+    config: Config,
+    network: Network,
+    version: int,
+    watch: Callable[[], None] | None = None,
+    makers: Makers = Makers(),
 ) -> Iterator[Episode]:
     """Plays `evaluate_episodes` games as `test` does, each given as it ends.
 
@@ -115,11 +116,12 @@ def play_version(
         network: With the weights to be played.
         version: Of these weights, from 1.
         watch: Called at each step.
+        makers: Of the environment.
     """
     sampling_seed = seeding.evaluation_sampling_seed(config.seed, version)
     policy = LocalPolicy(network, None, sampling_seed, greedy=config.greedy)
     seeds = seeding.evaluation_seeds(config.seed, 1, version)
-    with closing(environments.make(config, 1, seeds)) as environment:
+    with closing(makers.make_environments(config, 1, seeds)) as environment:
         for _ in range(config.evaluate_episodes):
             yield play_episode(environment, policy, config.max_episode_steps, watch)
 

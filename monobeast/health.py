@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.networks import AgentInput, AgentNetwork, Network
 from monobeast.rollouts import Rollout
 from monobeast.vtrace import VTraceReturns
 
@@ -87,42 +87,59 @@ def dead_units_columns(network: nn.Module) -> tuple[str, ...]:
     return tuple(f"dead_units_{k}" for k in range(1, len(_relus(network)) + 1))
 
 
-def measure_features(network: AgentNetwork, rollout: Rollout) -> dict[str, float]:
+def measure_features(network: Network, rollout: Rollout) -> dict[str, float | None]:
     """How alive the hidden layers are, found by one more forward pass over a batch on the network's device.
 
     * `dead_units_K`: share of the units of the K-th ReLU that are 0 on every step of the batch; a unit of a
-      convolution is a channel, and counts as dead if it is 0 everywhere in the image.
-    * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over its units.
+      convolution is a channel, and counts as dead if it is 0 everywhere in the image. None where there are no units.
+    * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over its units; not of a
+      network of the user's own, whose last hidden layer nobody knows.
     * `logits_std`: the same of the policy's logits, less their mean over the actions, which has no effect.
     """
+    logits, outputs = _look_inside(network, rollout)
+    counts = ~rollout.is_reset
+    measured: dict[str, float | None] = {
+        "logits_std": _spread((logits - logits.mean(-1, keepdim=True))[:-1][counts]),  # x_0 .. x_{T-1}, as the loss
+    }
+    if isinstance(network, AgentNetwork):
+        features = outputs.pop(network.policy)
+        if network.lstm is None:
+            features = features[..., : network.torso.num_features]  # without the last action and reward
+        measured["feature_std"] = _spread(features[:-1][counts])
+    shares = [_share_dead(output, rollout.is_first.shape) for output in outputs.values()]
+    return measured | dict(zip(dead_units_columns(network), shares))  # a ReLU that was not called has none
+
+
+def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Module, Tensor]]:
+    """The logits, and what each ReLU gave, in the order of their calls; under the policy's head, what that got."""
     outputs: dict[nn.Module, Tensor] = {}
     hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
-    hooks.append(network.policy.register_forward_pre_hook(lambda head, inputs: outputs.update({head: inputs[0]})))
+    if isinstance(network, AgentNetwork):
+        hooks.append(network.policy.register_forward_pre_hook(lambda head, inputs: outputs.update({head: inputs[0]})))
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     try:
         with torch.no_grad():
-            logits = network(inputs, rollout.core_state).policy_logits
+            return network(inputs, rollout.core_state).policy_logits, outputs
     finally:
         for hook in hooks:
             hook.remove()
-    features = outputs.pop(network.policy)
-    if network.lstm is None:
-        features = features[..., : network.torso.num_features]  # without the last action and reward
-    counts = ~rollout.is_reset
-    measured = {
-        "feature_std": _spread(features[:-1][counts]),  # x_0 .. x_{T-1}, as the loss
-        "logits_std": _spread((logits - logits.mean(-1, keepdim=True))[:-1][counts]),
-    }
-    shares = [_share_dead(output) for output in outputs.values()]
-    return measured | dict(zip(dead_units_columns(network), shares, strict=True))
 
 
 def _relus(network: nn.Module) -> list[nn.Module]:
     return [module for module in network.modules() if isinstance(module, nn.ReLU)]
 
 
-def _share_dead(activations: Tensor) -> float:
-    """Share of the units of [N, units, ...] that are 0 everywhere."""
+def _share_dead(activations: Tensor, steps: torch.Size) -> float | None:
+    """Share of the units of [N, units, ...], or [T+1, B, units, ...], that are 0 everywhere; None of fewer axes.
+
+    Args:
+        activations: Of one layer.
+        steps: T+1 and B.
+    """
+    if activations.ndim > 2 and activations.shape[:2] == steps:
+        activations = activations.flatten(0, 1)
+    if activations.ndim < 2:
+        return None
     units = activations.movedim(1, 0).flatten(1)
     return units.eq(0).all(dim=1).double().mean().item()
 

@@ -14,6 +14,7 @@ from monobeast.actor_pool import ActorsFailed, make_staging
 from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
+from monobeast.makers import Makers
 from monobeast.rollouts import Rollout
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
@@ -36,9 +37,10 @@ class InlineActor:
         weights: SharedWeights,
         first_generation: int = 0,
         out_log: Path | None = None,
+        makers: Makers = Makers(),
     ) -> None:
         """Takes what `ActorPool` takes."""
-        self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights)
+        self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights, makers=makers)
         self._staging = make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
         self._state: dict[str, Any] | None = None  # the last that was looked at or given

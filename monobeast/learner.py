@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from monobeast import corrections, faults, health, losses, vtrace
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentNetwork, AgentOutput
+from monobeast.networks import AgentInput, AgentOutput, Network
 from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
 
@@ -22,7 +22,7 @@ class LossResult(NamedTuple):
 
 
 def compute_loss(
-    network: AgentNetwork, rollout: Rollout, config: Config, entropy_cost: float | None = None
+    network: Network, rollout: Rollout, config: Config, entropy_cost: float | None = None
 ) -> LossResult:
     """The IMPALA loss of a batch: policy gradient, baseline and entropy (section 4.2), summed (appendix D.1).
 
@@ -104,7 +104,7 @@ class Learner:
         config: Resolved.
     """
 
-    def __init__(self, network: AgentNetwork, config: Config) -> None:
+    def __init__(self, network: Network, config: Config) -> None:
         self.network = network
         self.num_updates = 0
         self.copying_s = 0.0  # this process's time to bring batches to the device
@@ -200,7 +200,7 @@ class Learner:
         fault, self._fault = faults.describe(self._fault), torch.full_like(self._fault, -1)
         return fault, self.num_bad_in_a_row
 
-    def measure_features(self, batch: Rollout) -> dict[str, float]:
+    def measure_features(self, batch: Rollout) -> dict[str, float | None]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
         return health.measure_features(self.network, self._to_device(batch))
 

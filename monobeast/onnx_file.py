@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from monobeast.environments import Spaces
-from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.networks import AgentInput, AgentNetwork, Network
 
 _INPUTS = AgentInput._fields
 _STATE = ("hidden", "cell")
@@ -20,20 +20,13 @@ _NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never cha
 class _Step(nn.Module):
     """The network, called with tensors alone."""
 
-    def __init__(self, network: AgentNetwork) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
     def forward(
-        self,
-        observation: Tensor,
-        is_first: Tensor,
-        last_action: Tensor,
-        last_reward: Tensor,
-        hidden: Tensor | None = None,
-        cell: Tensor | None = None,
+        self, observation: Tensor, is_first: Tensor, last_action: Tensor, last_reward: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
-        state = () if hidden is None or cell is None else (hidden, cell)
         output = self.network(AgentInput(observation, is_first, last_action, last_reward), state)
         return (output.policy_logits, output.baseline, *output.core_state)
 
@@ -46,11 +39,13 @@ def require_writer(path: str) -> None:
         raise ValueError(f"--onnx {path}: needs onnxscript ({error}): python -m pip install onnx onnxscript") from None
 
 
-def write(path: Path, network: AgentNetwork, spaces: Spaces, description: dict[str, str]) -> None:
+def write(path: Path, network: Network, spaces: Spaces, description: dict[str, str]) -> None:
     """Writes one step of the network, T = 1, for any number of columns B.
 
     Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
     before the first step. Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`.
+    The state of a network of the user's own is `state_0`, `state_1` and so on, and `next_state_0`; its `initial_state`
+    says what it is before the first step.
 
     Args:
         path: Of the file; one that is there is replaced.
@@ -61,8 +56,10 @@ def write(path: Path, network: AgentNetwork, spaces: Spaces, description: dict[s
     Raises:
         OSError: it cannot be written.
     """
-    state_names = _STATE if network.lstm is not None else ()
-    example = (*_make_inputs(spaces), *network.initial_state(_NUM_COLUMNS))
+    state = network.initial_state(_NUM_COLUMNS)
+    numbered = [f"state_{i}" for i in range(len(state))]
+    state_names = _STATE[: len(state)] if isinstance(network, AgentNetwork) else numbered
+    example = (*_make_inputs(spaces), *state)
     columns = torch.export.Dim("batch", min=1)
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
@@ -75,7 +72,7 @@ def write(path: Path, network: AgentNetwork, spaces: Spaces, description: dict[s
                 example,
                 dynamo=True,
                 verbose=False,
-                dynamic_shapes=tuple({1: columns} for _ in example),
+                dynamic_shapes=(*({1: columns} for _ in _INPUTS), tuple({1: columns} for _ in state)),
                 input_names=[*_INPUTS, *state_names],
                 output_names=[*_OUTPUTS, *(f"next_{name}" for name in state_names)],
             )

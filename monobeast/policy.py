@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.networks import AgentInput, AgentNetwork, Network
 from monobeast.weights import SharedWeights, WeightsReader
 
 
@@ -29,7 +29,7 @@ class LocalPolicy:
     """
 
     def __init__(
-        self, network: AgentNetwork, weights: SharedWeights | None, seed: int, *, greedy: bool = False
+        self, network: Network, weights: SharedWeights | None, seed: int, *, greedy: bool = False
     ) -> None:
         self._network = network.requires_grad_(False)
         self._acting = for_acting(network)
@@ -74,9 +74,12 @@ class LocalPolicy:
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=self._generator).squeeze(-1)
 
 
-def for_acting(network: AgentNetwork) -> AgentNetwork:
-    """The network itself, or for bfloat16 a copy that holds its weights as such: no call need cast them again."""
-    if getattr(network, "precision", "float32") == "float32":
+def for_acting(network: Network) -> Network:
+    """The network itself, or for bfloat16 a copy that holds its weights as such: no call need cast them again.
+
+    Of a network of the user's own nobody knows which weights those are: autocast casts them in every call.
+    """
+    if not isinstance(network, AgentNetwork) or network.precision == "float32":
         return network
     acting = copy.deepcopy(network)
     for part in (acting.torso, acting.lstm):

@@ -10,10 +10,12 @@ import torch
 from monobeast import environments, seeding
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.networks import AgentNetwork, choose_network, make_network
+from monobeast.makers import Makers
+from monobeast.networks import Network, choose_network, require_fit
 from monobeast.processes import check_main_script
 from monobeast.resources import requirements
 from monobeast.runs import checkpoint, continuation, resumption, run_folder
+from monobeast.user_code import is_own
 
 
 class Run(NamedTuple):
@@ -21,23 +23,26 @@ class Run(NamedTuple):
 
     config: Config  # resolved: nothing is left to be chosen
     spaces: Spaces
-    network: AgentNetwork  # initialized, on the learner's device
+    network: Network  # initialized, on the learner's device
     saved: dict[str, Any] | None = None  # the checkpoint to go on with
     changes: resumption.Changes | None = None  # of settings, since that checkpoint
+    makers: Makers = Makers()  # of environments and networks
 
 
-def prepare(config: Config, given: set[str] | None = None) -> Run:
+def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> Run:
     """Checks what `Config` alone cannot, and resolves what was left open.
 
     Args:
         config: With `resume`, what is not given in it is as the run had it.
         given: Names of the settings that count as given then; None for those that are not at their default.
+        makers: What makes environments and networks in the place of `env` and `network`.
 
     Raises:
         ValueError: the environment or network cannot be made, there is no such device, or the machine is too small; no
             run to resume, or one that cannot go on with these settings.
         RuntimeError: actor processes could not import the main script.
     """
+    config = makers.record(config)
     saved = changes = None
     if config.resume:
         folder = run_folder.find(config.savedir, config.xpid)
@@ -45,18 +50,19 @@ def prepare(config: Config, given: set[str] | None = None) -> Run:
         config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
     if config.num_actors > 0 or config.evaluate_every is not None:
         check_main_script()
+        makers.pickle()
     if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
         raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")
     config = environments.resolve(config)
-    spaces = environments.check(config)
+    spaces = makers.check_environments(config)
     if config.exact_resume:
         continuation.check(config, saved)
     config = _choose(config, spaces)
-    network = _initialize_network(config, spaces)
+    network = makers.make_network(config, spaces)
     if saved:
         _check_weights(network, saved, config)
     requirements.check(config, spaces, network)
-    return Run(config, spaces, network.to(config.device), saved, changes)
+    return Run(config, spaces, network.to(config.device), saved, changes, makers)
 
 
 def _choose(config: Config, spaces: Spaces) -> Config:
@@ -72,21 +78,13 @@ def _choose(config: Config, spaces: Spaces) -> Config:
     )
 
 
-def _initialize_network(config: Config, spaces: Spaces) -> AgentNetwork:
-    with torch.random.fork_rng(devices=[]):  # a caller's random numbers stay its own
-        torch.manual_seed(seeding.network_seed(config.seed))
-        shapes = spaces.observation, spaces.num_actions
-        return make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
-
-
-def _check_weights(network: AgentNetwork, saved: dict[str, Any], config: Config) -> None:
-    """Raises ValueError unless the saved weights are of a network for these spaces."""
-    saved_shapes, own_shapes = (
-        {name: tensor.shape for name, tensor in state.items()}
-        for state in (saved["learner"]["network"], network.state_dict())
-    )
-    if saved_shapes != own_shapes:
-        raise ValueError(f"--resume: the weights of {config.xpid} do not fit the spaces of {config.env} as it is now")
+def _check_weights(network: Network, saved: dict[str, Any], config: Config) -> None:
+    """Raises ValueError unless the saved weights are of such a network for these spaces."""
+    try:
+        require_fit(network, saved["learner"]["network"])
+    except ValueError as error:
+        what = f"--network {config.network}" if is_own(config.network) else f"the spaces of {config.env}"
+        raise ValueError(f"--resume: the weights of {config.xpid} do not fit {what} as it is now: {error}") from None
 
 
 def _count_free_cores(config: Config) -> int:

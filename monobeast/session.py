@@ -20,8 +20,9 @@ from monobeast.preparation import Run
 from monobeast.processes import Stopped, StopSignals
 from monobeast.resources import machine
 from monobeast.rollouts import Rollout
-from monobeast.runs import bad_batch, checkpoint, continuation, run_folder
-from monobeast.runs.logs import RunLog, logger
+from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_folder
+from monobeast.runs.console import logger
+from monobeast.runs.logs import RunLog
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import LateWeights, SharedWeights
@@ -55,14 +56,20 @@ class Session:
         source = InlineActor if self.config.num_actors == 0 else ActorPool
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
         out_log = folder / "out.log"
-        self.actors = source(self.config, prepared.spaces, core_state, weights, generation, out_log)
+        shared = (self.config, prepared.spaces, core_state, weights)
+        self.actors = source(*shared, generation, out_log, prepared.makers)
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             continuation.set_state(prepared.saved, self.actors, self.learner)
         self.evaluations: EvaluationSchedule | None = None
         if self.config.evaluate_every is not None:
             self.evaluations = EvaluationSchedule(
-                self.config, prepared.spaces, self.learner, folder, is_resumed=prepared.saved is not None
+                self.config,
+                prepared.spaces,
+                self.learner,
+                folder,
+                is_resumed=prepared.saved is not None,
+                makers=prepared.makers,
             )
 
     @property
@@ -180,7 +187,7 @@ class Session:
             path = bad_batch.save(self.folder, self.config, self.learner, batch)
             raise BadUpdates(
                 f"{num_in_a_row} updates in a row are not finite (--max_bad_updates {self.config.max_bad_updates}).\n"
-                f"The last one is kept: python -m monobeast replay-update {path}"
+                f"The last one is kept: python -m monobeast replay-update {path}{permission.flags(self.config)}"
             )
 
     def _get_batch(self) -> Rollout | None:

@@ -6,11 +6,15 @@ from typing import NamedTuple
 import torch
 
 from monobeast.config import Config
+from monobeast.environments import EnvironmentMaker
+from monobeast.makers import Makers
+from monobeast.networks import NetworkMaker
 from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
 from monobeast.processes import StopSignals
 from monobeast.runs import run_folder
-from monobeast.runs.logs import RunLog, console, logger
+from monobeast.runs.console import console, logger
+from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
 from monobeast.session import Session
 
@@ -25,17 +29,27 @@ class Result(NamedTuple):
     signal: int | None  # the signal that stopped it
 
 
-def train(config: Config) -> Result:
+def train(
+    config: Config, network: NetworkMaker | None = None, make_environments: EnvironmentMaker | None = None
+) -> Result:
     """Trains an agent as `monobeast train` does.
 
     A script that calls this needs the guard `if __name__ == "__main__":`, since actor processes import the script.
     SIGINT and SIGTERM end the run, not the script: look at the result's `state`.
 
+    Args:
+        config: The settings.
+        network: In the place of `config.network`: a class of networks, or whatever else is called with the observation
+            space and A and gives a module of torch; docs/extending.md says what that must do.
+        make_environments: In the place of `config.env`: called with the settings, E and E seeds, it gives a
+            `monobeast.environments.VectorEnvironment` of E environments, or what has its attributes. Both of these are
+            pickled on the way to actor processes.
+
     Raises:
         ValueError: a setting that cannot be; the message names flag, value and what would do.
         RuntimeError: the script came by standard input.
     """
-    return run(prepare(config))
+    return run(prepare(config, makers=Makers(network, make_environments)))
 
 
 def run(prepared: Run) -> Result:

@@ -61,10 +61,12 @@ def _checksum(vector: Tensor) -> int:
 
 
 def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
-    """Flat weights as the network's `state_dict` has them: copies, by name."""
-    named = list(network.named_parameters())
-    parts = vector.split([parameter.numel() for _, parameter in named])
-    return {name: part.view_as(parameter).clone() for (name, parameter), part in zip(named, parts, strict=True)}
+    """Flat weights, and the network's buffers, as its `state_dict` has them: copies on the CPU, by name."""
+    parameters = list(network.parameters())
+    parts = vector.split([parameter.numel() for parameter in parameters])
+    flat = {id(parameter): part.view_as(parameter) for parameter, part in zip(parameters, parts, strict=True)}
+    state = network.state_dict(keep_vars=True)  # the parameters themselves
+    return {name: flat.get(id(value), value).detach().cpu().clone() for name, value in state.items()}
 
 
 class LateWeights:

@@ -88,7 +88,12 @@ class Training:
         self.folder, self.learner = folder, Learner(prepared.network, prepared.config)
         self.learner.step = up_to_step or 0
         self.schedule = EvaluationSchedule(
-            prepared.config, prepared.spaces, self.learner, folder, is_resumed=up_to_step is not None
+            prepared.config,
+            prepared.spaces,
+            self.learner,
+            folder,
+            is_resumed=up_to_step is not None,
+            makers=prepared.makers,
         )
         self.evaluator = self.schedule._evaluator
 

@@ -123,7 +123,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(tmp_path, se
     with doing_after(k, Learner, "update", stop):
         assert begin(tmp_path, "stopped", settings).state == "stopped"
     assert num_updates_of(tmp_path) == k
-    assert go_on(tmp_path).state == "complete"
+    assert go_on(tmp_path, env=settings["env"]).state == "complete"
 
     assert compare(tmp_path, settings) == set()
 

@@ -6,12 +6,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from stub_networks import Recurrent
 from torch import nn
 
 from monobeast import health
 from monobeast.config import Config
 from monobeast.learner import Learner, compute_log_rhos, compute_loss
-from monobeast.networks import AgentNetwork, make_network
+from monobeast.networks import AgentNetwork, OwnNetwork, make_network
 from monobeast.rollouts import allocate
 from monobeast.vtrace import VTraceReturns
 
@@ -163,6 +164,22 @@ def test_every_network_says_which_of_its_layers_are_dead(network, num_relus, use
     assert set(measured) == {"feature_std", "logits_std", *health.dead_units_columns(agent)}
     assert all(0 <= measured[name] < 1 for name in health.dead_units_columns(agent))
     assert measured["feature_std"] > 0 and measured["logits_std"] > 0
+
+
+def test_units_are_found_behind_time_and_batch_and_a_relu_that_has_none_or_is_never_called_has_no_share():
+    space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    module = Recurrent(space, 2)
+    nn.init.zeros_(module.body.weight)
+    module.body.bias.data = torch.tensor([-1.0] * 6 + [1.0] * 2)  # of eight units two live
+    agent = OwnNetwork(module)
+    rollout = allocate(3, 5, space, 2, agent.initial_state(1))
+    rollout.map(lambda tensor: tensor.zero_())
+
+    measured = health.measure_features(agent, rollout)
+
+    assert health.dead_units_columns(agent) == ("dead_units_1", "dead_units_2", "dead_units_3")
+    assert (measured["dead_units_1"], measured["dead_units_2"]) == (6 / 8, None)
+    assert measured.keys() == {"logits_std", "dead_units_1", "dead_units_2"}
 
 
 def test_a_channel_that_is_0_everywhere_is_dead():

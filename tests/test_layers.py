@@ -22,12 +22,14 @@ ROWS = [
     "vtrace_check",
     "atari_scores",
     "registration",
+    "user_code",
     "presets",
     "config",
     "seeding",
     "plain_values",
     "networks",
     "environments",
+    "makers",
     "rollouts",
     "rewards",
     "queues",
@@ -110,6 +112,7 @@ def test_a_file_imports_only_from_rows_above_it(path):
         ("monobeast.commands.import_torchbeast", ["torch", "gymnasium"]),
         ("monobeast.commands.benchmark", ["torch", "gymnasium"]),
         ("monobeast.resources.machine", ["torch", "gymnasium"]),
+        ("monobeast.runs.console", ["torch", "gymnasium", "tqdm"]),
         ("monobeast.plotting.figure", ["torch", "gymnasium", "matplotlib.pyplot"]),
     ],
 )
@@ -136,7 +139,8 @@ def test_every_package_that_is_imported_is_declared():
     setup = configparser.ConfigParser()
     setup.read(PACKAGE.parent / "setup.cfg")
     extras = setup["options.extras_require"]
-    declared = "\n".join([setup["options"]["install_requires"], *(extras[name] for name in ("plot", "video", "onnx"))])
+    optional = [extras[name] for name in ("progress", "plot", "video", "onnx")]
+    declared = "\n".join([setup["options"]["install_requires"], *optional])
     declared = {name.replace("-", "_") for name in re.findall(r"^[\w-]+", declared, re.MULTILINE)}
     imported = set()
     for path in PACKAGE.rglob("*.py"):

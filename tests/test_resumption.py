@@ -164,7 +164,7 @@ def test_a_space_that_has_changed_is_refused(tmp_path):
     checkpoint.save(tmp_path / "run", content)
 
     with pytest.raises(ValueError, match="--resume: the weights of run do not fit the spaces of stub_"):
-        go_on(tmp_path, total_steps=800)
+        go_on(tmp_path, total_steps=800, env=settings["env"])
 
 
 def test_a_value_that_is_given_counts_even_where_it_is_the_default():

@@ -28,7 +28,7 @@ def trained(checkout: Checkout) -> Checkout:
 def test_train_installs_then_trains_in_the_folder_it_was_called_from(checkout):
     result = checkout.run("train", "--xpid", "two words", "")
     assert result.stdout == f"{checkout.elsewhere}|train|--xpid|two words|\n"
-    assert [call.split()[-2:] for call in checkout.pip_calls()] == [["-e", "."]]
+    assert [call.split()[-2:] for call in checkout.pip_calls()] == [["-e", ".[progress]"]]
 
 
 def test_test_installs_its_extra_then_tests_in_the_root_of_the_checkout(checkout):
@@ -47,7 +47,7 @@ def test_the_second_call_installs_and_says_nothing(checkout, script):
 def test_test_after_train_adds_its_extra_once_and_train_after_it_installs_nothing(trained):
     results = [trained.run(script) for script in ("test", "train", "test")]
     assert [result.returncode for result in results] == [0, 0, 0]
-    assert [call.split()[-1] for call in trained.pip_calls()] == [".", ".[test]"]
+    assert [call.split()[-1] for call in trained.pip_calls()] == [".[progress]", ".[progress,test]"]
 
 
 @pytest.mark.parametrize("name", ["setup.cfg", "pyproject.toml", "constraints.txt"])
@@ -57,7 +57,7 @@ def test_a_change_of_what_to_install_installs_again_with_the_extras_already_ther
         file.write("# changed\n")
     assert checkout.run("train").returncode == 0
     assert checkout.run("test").returncode == 0
-    assert [call.split()[-1] for call in checkout.pip_calls()] == [".[test]", ".[test]"]
+    assert [call.split()[-1] for call in checkout.pip_calls()] == [".[test]", ".[progress,test]"]
 
 
 def remove_the_stamp(checkout: Checkout) -> None:

@@ -150,6 +150,7 @@ def refused(tmp_path, capsys, path):
         ({"flags": None}, "is no checkpoint of MonoBeast: it lacks model_state_dict, or flags"),
         ({"model_state_dict": {"feat_convs.0.0.weight": torch.zeros(1)}}, "is not of MonoBeast's AtariNet"),
         ({"flags": FLAGS | {"env": "NoGame-v4"}}, "no such environment"),
+        ({"flags": FLAGS | {"env": "antigravity:Id-v0"}}, "--env antigravity:Id-v0 is code that is not imported for"),
         ({"flags": FLAGS | {"env": "BreakoutNoFrameskip-v4"}}, "must be [4, 519]"),
         ({"flags": FLAGS | {"discounting": 2.0}}, "--discounting 2.0: must be at least 0 and at most 1"),
     ],

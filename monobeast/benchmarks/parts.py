@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monobeast import environments, seeding
+from monobeast import seeding
 from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
@@ -107,7 +107,7 @@ def _acting(run: Run, weights: SharedWeights) -> Iterator[tuple[VectorEnvironmen
     """What one actor has, a slot that it filled, and a batch that is made of such slots."""
     config, spaces = run.config, run.spaces
     seeds = seeding.environment_seeds(config.seed, 0, 0, config.envs_per_actor)
-    environment = environments.make(config, config.envs_per_actor, seeds)
+    environment = run.makers.make_environments(config, config.envs_per_actor, seeds)
     try:
         network = copy.deepcopy(run.network).cpu()
         core_state = network.initial_state(1)

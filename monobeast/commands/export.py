@@ -13,11 +13,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes the network of a run's checkpoint. An ONNX file holds one step: observation, is_first, last_action, "
         "last_reward, each [1, B, ...], and with LSTM hidden and cell go in; policy_logits, baseline, and with LSTM "
-        "next_hidden and next_cell come out."
+        "next_hidden and next_cell come out. The state of a network of your own is state_0, state_1 and so on."
     )
     parser.add_argument("run", metavar="RUN", help="folder of a run, or its name in savedir")
     parser.add_argument("--onnx", metavar="FILE", help="write an ONNX file, in float32")
     parser.add_argument("--state_dict", metavar="FILE", help="write the weights by name, for torch.load")
+    parser.add_argument("--env", metavar="STR", help="of the run, where that is module:Id")
+    parser.add_argument("--network", metavar="STR", help="of the run, where that is module:Class")
     parser.add_argument(
         "--savedir", default=Config.savedir, metavar="STR", help="folder of all runs (default: %(default)s)"
     )
@@ -37,12 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"--{flag} {file}: there is no such folder")
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, evaluation, onnx_file
-    from monobeast.runs import checkpoint
+    from monobeast.runs import checkpoint, permission
 
     if arguments.onnx is not None:
         onnx_file.require_writer(arguments.onnx)
     content = checkpoint.load(folder)
-    config = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
+    saved = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
+    config = permission.choose(saved, arguments.env, arguments.network, f"the checkpoint in {folder}")
     spaces = environments.check(config)
     network = evaluation.load_network(content, folder, config, spaces)
     step = content["learner"]["step"]

@@ -11,6 +11,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "codes: 0 all are finite here, 1 some are not."
     )
     parser.add_argument("file", metavar="FILE", help="bad_batch.pt in the folder of the run that failed")
+    parser.add_argument("--env", metavar="STR", help="of the run, where that is module:Id")
+    parser.add_argument("--network", metavar="STR", help="of the run, where that is module:Class")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -21,7 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from monobeast.runs import bad_batch
 
-    replay = bad_batch.replay(*bad_batch.load(Path(arguments.file).expanduser()))
+    loaded = bad_batch.load(Path(arguments.file).expanduser(), arguments.env, arguments.network)
+    replay = bad_batch.replay(*loaded)
     for name, value in replay.numbers.items():
         print(f"{name:40} {value:.6g}")
     for name, (num_bad, num) in replay.counts.items():

@@ -1,10 +1,11 @@
 """Environments: E of them side by side, stepped together, whatever they are made of."""
 
 from monobeast.environments.factory import check, make, resolve
+from monobeast.environments.own import EnvironmentMaker
 from monobeast.environments.spaces import Spaces
 from monobeast.environments.vector import EnvStep, VectorEnvironment
 from monobeast.registration import register_environments
 
-__all__ = ["EnvStep", "Spaces", "VectorEnvironment", "check", "make", "resolve"]
+__all__ = ["EnvStep", "EnvironmentMaker", "Spaces", "VectorEnvironment", "check", "make", "resolve"]
 
 register_environments()

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
+from monobeast import user_code
 from monobeast.config import Config
 from monobeast.environments.atari import check_kwargs, is_atari, make_native, make_with_screen
 from monobeast.environments.registry import find_spec
@@ -31,11 +32,13 @@ _ATARI_ONLY = {
 def resolve(config: Config) -> Config:
     """Replaces what is left open for the environment to decide: a setting that is `None` or "auto".
 
+    Environments that a callable from Python makes are none of Atari here, whatever they are.
+
     Raises:
         ValueError: no such environment.
     """
-    spec = find_spec(config.env)
-    atari = is_atari(spec)
+    spec = None if user_code.is_call(config.env) else find_spec(config.env)
+    atari = spec is not None and is_atari(spec)
     chosen = {
         "sticky_actions": float(spec.kwargs.get("repeat_action_probability", 0.25)) if atari else 0.0,
         "full_action_space": bool(spec.kwargs.get("full_action_space", False)) if atari else False,
@@ -71,7 +74,7 @@ def make(
         _require_pictures(config, spec)
     envs = _make_envs(config, spec, num_envs, with_pictures)
     try:
-        require_supported(config.env, envs.single_observation_space, envs.single_action_space)
+        require_supported(f"--env {config.env}", envs.single_observation_space, envs.single_action_space)
         # ALE takes an int32 array, SyncVectorEnv a list of Python ints.
         own_seeds = np.asarray(seeds, np.int32) if is_atari(spec) else [int(seed) for seed in seeds]
         return VectorEnvironment(envs, own_seeds, bool(config.life_loss_terminal))
@@ -95,7 +98,7 @@ def check(config: Config) -> Spaces:
         environment.reset()
         environment.close()
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{_named(config)}: its reset or close failed with {_described(error)}") from error
+        raise ValueError(f"{_named(config)}: its reset or close failed with {user_code.describe(error)}") from error
     return Spaces(environment.observation_space, int(environment.action_space.n))
 
 
@@ -109,7 +112,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool
             return make_atari(config, spec, num_envs, env_kwargs)
         return make_single(spec, num_envs, env_kwargs | ({"render_mode": _PICTURES} if with_pictures else {}))
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{_named(config)}: making it failed with {_described(error)}") from error
+        raise ValueError(f"{_named(config)}: making it failed with {user_code.describe(error)}") from error
 
 
 def _require_pictures(config: Config, spec: EnvSpec) -> None:
@@ -134,7 +137,3 @@ def _refuse_atari_only(config: Config) -> None:
 
 def _named(config: Config) -> str:
     return f"--env {config.env}" + ("" if config.env_kwargs == "{}" else f" --env_kwargs {config.env_kwargs}")
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -1,10 +1,11 @@
 """Finds what an environment's id stands for, or says which id may have been meant."""
 
 import difflib
-import importlib
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+
+from monobeast import user_code
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -38,17 +39,8 @@ def _register_ale() -> ImportError | None:
 
 
 def _import_module(env_id: str) -> str:
-    """Imports the module of module:Id, and returns Id."""
-    module, colon, name = env_id.partition(":")
-    if not colon:
-        return env_id
-    try:
-        importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # SystemExit: a script that reads a command line when imported
-        raise ValueError(
-            f"--env {env_id}: importing module {module!r} failed with {type(error).__name__}: {error}"
-        ) from error
-    return name
+    """Imports the module of module:Id, and returns Id; other ids as they are."""
+    return user_code.import_module("--env", env_id)[1] if user_code.is_own(env_id) else env_id
 
 
 def _suggestion(name: str) -> str:

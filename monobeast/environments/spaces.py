@@ -22,13 +22,13 @@ def from_zero(space: Space) -> Space:
     return Discrete(space.n) if isinstance(space, Discrete) else space
 
 
-def require_supported(env_id: str, observation: Space, action: Space) -> None:
-    """Raises ValueError, naming the environment, the space and what is supported, unless both are supported."""
+def require_supported(flag: str, observation: Space, action: Space) -> None:
+    """Raises ValueError, naming flag and value, the space and what is supported, unless both are supported."""
     if not isinstance(action, Discrete):
-        raise ValueError(f"--env {env_id}: its action space {_short(action)} is not supported; only Discrete is")
+        raise ValueError(f"{flag}: its action space {_short(action)} is not supported; only Discrete is")
     if not isinstance(observation, Box | Discrete):
         raise ValueError(
-            f"--env {env_id}: its observation space {_short(observation)} is not supported; only Box and Discrete are. "
+            f"{flag}: its observation space {_short(observation)} is not supported; only Box and Discrete are. "
             "Register the environment under an id of your own inside a wrapper that makes one of these of it, such as "
             "gymnasium.wrappers.FlattenObservation, and give --env your_module:YourId"
         )

@@ -4,7 +4,20 @@ All of them read a whole unroll at once, time first and batch second; one step i
 T * B, F for the number of features.
 """
 
-from monobeast.networks.agent import AgentInput, AgentNetwork, AgentOutput
+from monobeast.networks.agent import AgentInput, AgentNetwork, AgentOutput, Network
 from monobeast.networks.factory import choose_network, make_network
+from monobeast.networks.own import NetworkMaker, OwnNetwork
+from monobeast.networks.saved import load_weights, require_fit
 
-__all__ = ["AgentInput", "AgentNetwork", "AgentOutput", "choose_network", "make_network"]
+__all__ = [
+    "AgentInput",
+    "AgentNetwork",
+    "AgentOutput",
+    "Network",
+    "NetworkMaker",
+    "OwnNetwork",
+    "choose_network",
+    "load_weights",
+    "make_network",
+    "require_fit",
+]

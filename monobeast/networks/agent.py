@@ -35,7 +35,7 @@ class AgentOutput(NamedTuple):
     Attributes:
         policy_logits: float32 [T, B, A]: unnormalized log-probabilities of the actions.
         baseline: float32 [T, B]: estimates V(x_t).
-        core_state: float32 (hidden, cell), each [L, B, H]: the state after the last step; empty without LSTM.
+        core_state: float32, each [L, B, H]: the state after the last step, (hidden, cell) of an LSTM; empty without.
     """
 
     policy_logits: Tensor
@@ -43,7 +43,19 @@ class AgentOutput(NamedTuple):
     core_state: tuple[Tensor, ...]
 
 
-class AgentNetwork(nn.Module):
+class Network(nn.Module):
+    """What learns and acts: a function of what is known at each step and of a recurrent state, in two methods."""
+
+    def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
+        """Returns the recurrent state before a first step: float32, each [L, B, H]; the empty tuple without one."""
+        raise NotImplementedError
+
+    def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
+        """Unrolls over T steps from `core_state`, which is forgotten before each step that opens an episode."""
+        raise NotImplementedError
+
+
+class AgentNetwork(Network):
     """Policy and baseline from features of the observation, the last action and the clipped last reward.
 
     Args:

@@ -2,7 +2,10 @@
 
 from gymnasium.spaces import Box, Discrete, Space
 
-from monobeast.networks.agent import AgentNetwork
+from monobeast import user_code
+from monobeast.networks import contract
+from monobeast.networks.agent import AgentNetwork, Network
+from monobeast.networks.own import NetworkMaker, OwnNetwork
 from monobeast.networks.torchbeast import TorchBeastNetwork
 from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, VectorTorso
 
@@ -15,11 +18,11 @@ KINDS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 def make_network(
     observation_space: Space,
     num_actions: int,
-    network: str = "auto",
+    network: str | NetworkMaker = "auto",
     use_lstm: bool = False,
     precision: str = "float32",
     memory_format: str = "channels_last",
-) -> AgentNetwork:
+) -> Network:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
     Observations of dtype uint8, images or not (an Atari game's memory, say), are divided by 255; all others are taken
@@ -30,10 +33,10 @@ def make_network(
         num_actions: A.
         network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", "torchbeast" (see
             `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, mlp for everything
-            else.
-        use_lstm: whether an LSTM stands between the features and the heads.
-        precision: "float32" or "bfloat16"; see `AgentNetwork`.
-        memory_format: "channels_last" or "contiguous"; see `ImageTorso`.
+            else. Or one of the user's own, as module:Class or as a callable; see `OwnNetwork`.
+        use_lstm: whether an LSTM stands between the features and the heads; a network of one's own has its own state.
+        precision: "float32" or "bfloat16"; see `AgentNetwork` and `OwnNetwork`.
+        memory_format: "channels_last" or "contiguous"; see `ImageTorso`, where alone it is looked at.
 
     Returns:
         The network, on the CPU.
@@ -41,15 +44,34 @@ def make_network(
     Raises:
         ValueError: the network is unknown or doesn't fit the space; the message names both and what would fit.
     """
-    if network not in KINDS:
-        raise ValueError(f"--network {network}: must be one of {', '.join(KINDS)}")
+    is_own = callable(network) or user_code.is_own(network)
+    if not is_own and network not in KINDS:
+        raise ValueError(f"--network {network}: must be one of {', '.join(KINDS)}, or module:Class")
     if not isinstance(observation_space, Box | Discrete):
         raise ValueError(
             f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
+    if is_own:
+        return _make_own(network, observation_space, num_actions, precision)
     kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
     return kind(_make_torso(observation_space, network, memory_format), num_actions, use_lstm, precision)
+
+
+def _make_own(
+    network: str | NetworkMaker, observation_space: Box | Discrete, num_actions: int, precision: str
+) -> OwnNetwork:
+    """Makes a network of the user's own by calling what is named, or given, with observation space and A."""
+    is_named = isinstance(network, str)
+    flag = f"--network {network}" if is_named else f"network={user_code.name_of(network)}"
+    maker = user_code.look_up("--network", network) if is_named else network
+    call = f"{flag}: its call with (observation_space, num_actions)"
+    own = OwnNetwork(user_code.attempt(call, lambda: maker(observation_space, num_actions)), precision)
+    try:
+        contract.check(own, observation_space, num_actions)
+    except ValueError as error:
+        raise ValueError(f"{flag}: {error}") from error
+    return own
 
 
 def choose_network(observation_space: Space, network: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from monobeast.config import Config
 from monobeast.plotting.recorded_run import RecordedRun, rolling_mean
+from monobeast.user_code import is_own
 
 AXES = ("steps", "frames", "hours")
 _MOST_POINTS = 2000  # about the pixels of a picture's width: more would only make it larger
@@ -81,6 +82,8 @@ def _frames_per_step(run: RecordedRun) -> int:
     from monobeast.environments.registry import find_spec
 
     env = run.config["env"]
+    if is_own(env):  # importing it, to see, is nothing for a command that looks at what may be a stranger's run
+        raise ValueError(f"--x frames: whether {env} has frames is unknown here, as it is not imported; use --x steps")
     try:
         if is_atari(find_spec(env)):
             return run.config.get("frame_skip", Config.frame_skip)

@@ -8,11 +8,11 @@ from torch import Tensor
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.learner import Learner
-from monobeast.networks import AgentNetwork
+from monobeast.networks import Network
 from monobeast.rollouts import allocate
 
 
-def measure_peak(config: Config, spaces: Spaces, network: AgentNetwork) -> int | None:
+def measure_peak(config: Config, spaces: Spaces, network: Network) -> int | None:
     """Bytes of GPU memory that the learner takes at most; None where it does not get them.
 
     Args:
@@ -43,7 +43,7 @@ def free_memory(device: str) -> int | None:
         return None
 
 
-def _update(config: Config, spaces: Spaces, network: AgentNetwork) -> None:
+def _update(config: Config, spaces: Spaces, network: Network) -> None:
     learner = Learner(copy.deepcopy(network).to(config.device), config)
     core_state = network.initial_state(1)
     batch = allocate(config.unroll_length, config.batch_size, spaces.observation, spaces.num_actions, core_state)

@@ -13,8 +13,9 @@ from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
-from monobeast.networks import AgentInput, AgentNetwork
+from monobeast.networks import AgentInput, Network
 from monobeast.rollouts import Rollout, allocate
+from monobeast.user_code import is_call
 from monobeast.weights import NUM_GENERATIONS
 
 _PAGE = 4096  # of shared memory: each tensor is a file of its own
@@ -48,7 +49,7 @@ class Footprint(NamedTuple):
     environment: int
 
 
-def measure(config: Config, spaces: Spaces, network: AgentNetwork) -> Footprint:
+def measure(config: Config, spaces: Spaces, network: Network) -> Footprint:
     """Looks at spaces and network; `config` gives the kind of environment."""
     core_state = network.initial_state(1)
     one, two = (_tensor_bytes(_imagine_column(steps, spaces, core_state)) for steps in (1, 2))
@@ -57,8 +58,13 @@ def measure(config: Config, spaces: Spaces, network: AgentNetwork) -> Footprint:
         further_step={name: two[name] - one[name] for name in one},
         parameters=sum(parameter.nbytes for parameter in network.parameters()),
         activations=_measure_activations(network, spaces),
-        environment=_ATARI_ENVIRONMENT if is_atari(find_spec(config.env)) else _LEAST_ENVIRONMENT,
+        environment=_environment_bytes(config.env),
     )
+
+
+def _environment_bytes(env: str) -> int:
+    is_known = not is_call(env) and is_atari(find_spec(env))
+    return _ATARI_ENVIRONMENT if is_known else _LEAST_ENVIRONMENT
 
 
 def _imagine_column(unroll_length: int, spaces: Spaces, core_state: tuple[Tensor, ...]) -> Rollout:
@@ -72,13 +78,13 @@ def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
     return {name: tensor.nbytes for name, tensor in (fields | dict(enumerate(core_state))).items()}
 
 
-def _measure_activations(network: AgentNetwork, spaces: Spaces) -> int:
+def _measure_activations(network: Network, spaces: Spaces) -> int:
     """Bytes a row that the forward pass keeps: the difference of two small batches, both of which keep the weights."""
     one, two = (_count_kept_bytes(network, spaces, num_columns) for num_columns in (1, 2))
     return (two - one) // 2  # T = 1 has two rows a column
 
 
-def _count_kept_bytes(network: AgentNetwork, spaces: Spaces, num_columns: int) -> int:
+def _count_kept_bytes(network: Network, spaces: Spaces, num_columns: int) -> int:
     device = next(network.parameters()).device
     core_state = network.initial_state(num_columns)
     rollout = allocate(1, num_columns, spaces.observation, spaces.num_actions, core_state)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.networks import AgentNetwork
+from monobeast.networks import Network
 from monobeast.resources import dry_update, footprint, machine, way_out
 from monobeast.resources.footprint import Footprint
 from monobeast.resources.machine import Machine
@@ -63,7 +63,7 @@ class DoesNotFit(ValueError):
         self.plan = plan
 
 
-def check(config: Config, spaces: Spaces, network: AgentNetwork) -> None:
+def check(config: Config, spaces: Spaces, network: Network) -> None:
     """Refuses a run that does not fit; raises this process's limit of open files where it is too low.
 
     Args:
@@ -82,7 +82,7 @@ def check(config: Config, spaces: Spaces, network: AgentNetwork) -> None:
         logger.warning("%s", plan.warning)
 
 
-def make_plan(config: Config, spaces: Spaces, network: AgentNetwork) -> Plan:
+def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
     """Computes what `check` looks at, and tries an update where it learns on a GPU; changes nothing."""
     sizes, there = footprint.measure(config, spaces, network), machine.read()
     rows, smaller = compare(config, sizes, there), {}
@@ -169,7 +169,7 @@ def _compare_threads(config: Config, cores: int) -> Row:
     )
 
 
-def _try_update(config: Config, spaces: Spaces, network: AgentNetwork) -> tuple[Row, dict[str, int]]:
+def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, dict[str, int]]:
     """Makes an update of zeros on the GPU; where that does not fit, ever smaller ones, for a batch size that does."""
     there, tried = dry_update.free_memory(config.device) or 0, config
     while (peak := dry_update.measure_peak(tried, spaces, network)) is None:

@@ -11,9 +11,10 @@ from monobeast import environments
 from monobeast.config import Config
 from monobeast.faults import Fault, describe, locate
 from monobeast.learner import Learner, compute_loss
-from monobeast.networks import AgentNetwork, make_network
+from monobeast.makers import Makers
+from monobeast.networks import Network, load_weights
 from monobeast.rollouts import Rollout
-from monobeast.runs import checkpoint
+from monobeast.runs import checkpoint, permission
 
 FILE_NAME = "bad_batch.pt"
 
@@ -39,28 +40,36 @@ def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path
     return path
 
 
-def load(path: Path) -> tuple[Config, AgentNetwork, Rollout]:
+def load(path: Path, env: str | None = None, network: str | None = None) -> tuple[Config, Network, Rollout]:
     """Settings, network and batch of a file that `save` wrote; runs no code from it.
 
+    Args:
+        path: Of the file.
+        env: Of the run, where that is code of the user's own; see `permission.choose`.
+        network: Likewise.
+
     Raises:
-        ValueError: it is not such a file, or its environment can't be made here.
+        ValueError: it is not such a file, or its environment or network can't be made here.
     """
     content = checkpoint.read(path)
     if "batch" not in content:
         raise ValueError(f"{path} holds no batch; {FILE_NAME} in a run's folder does")
-    config = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
-    spaces = environments.check(config)
-    shapes = spaces.observation, spaces.num_actions
-    network = make_network(*shapes, config.network, config.use_lstm, config.precision, config.memory_format)
-    network.load_state_dict(content["network"])
-    return config, network, Rollout(**content["batch"])
+    saved = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
+    config = permission.choose(saved, env, network, str(path))
+    made = Makers().make_network(config, environments.check(config))
+    try:
+        load_weights(made, content["network"])
+    except ValueError as error:
+        raise ValueError(f"{path}: its weights are not of --network {config.network} as it is now: {error}") from error
+    return config, made, Rollout(**content["batch"])
 
 
-def replay(config: Config, network: AgentNetwork, batch: Rollout) -> Replay:
+def replay(config: Config, network: Network, batch: Rollout) -> Replay:
     """Repeats loss and gradients of the update on the CPU, without changing the network."""
     result = compute_loss(network, batch, config)
-    gradients = torch.autograd.grad(result.total_loss, list(network.parameters()), allow_unused=True)
-    named = {f"gradient of {name}": gradient for (name, _), gradient in zip(network.named_parameters(), gradients)}
+    learning = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+    gradients = torch.autograd.grad(result.total_loss, list(learning.values()), allow_unused=True)
+    named = {f"gradient of {name}": gradient for name, gradient in zip(learning, gradients)}
     grad_norm = torch.stack([gradient.norm() for gradient in gradients if gradient is not None]).norm()
     fault = describe(locate(batch, result.output, result.total_loss.detach(), grad_norm))
     numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}

@@ -12,6 +12,7 @@ from monobeast.config import Config
 from monobeast.environments import EnvStep, VectorEnvironment
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
+from monobeast.user_code import is_call
 
 KEY = "continuation"  # in a checkpoint
 _TRIAL_STEPS = 17  # a prime, since at the end of an episode there is little to be forgotten
@@ -27,6 +28,8 @@ def check(config: Config, saved: dict[str, Any] | None) -> None:
     Raises:
         ValueError: one of them cannot; the message names the flag and the reason.
     """
+    if is_call(config.env):
+        raise ValueError(f"--exact_resume: not with make_environments=, of which {config.env} was")
     with closing(environments.make(config, 1, [0])) as environment:
         environment.require_savable(config.env)
     if config.num_actors > 0:

@@ -1,13 +1,7 @@
-"""What a run says: `logs.csv`, `episodes.csv`, the console and `out.log`."""
+"""What a run records of itself: `logs.csv`, `episodes.csv`, and a line an interval."""
 
-import datetime
-import logging
-import math
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +12,9 @@ from monobeast.bottleneck import Shares, judge
 from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
 from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
+from monobeast.runs.console import logger
 from monobeast.runs.csv_file import CsvFile
+from monobeast.runs.progress import Progress
 
 LOG_COLUMNS = (
     "step",
@@ -46,43 +42,6 @@ LOG_COLUMNS = (
 )  # and health.dead_units_columns of the network
 EPISODE_COLUMNS = ("step", "actor", "env", "episode_return", "episode_length")
 _RECENT_EPISODES = 100
-_LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
-
-logger = logging.getLogger("monobeast")
-
-
-class _StandardOutput(logging.StreamHandler):
-    """Falls silent when nobody reads any more, as after `| head -1`; the run goes on."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        logger.removeHandler(self)
-
-
-class _LogFile(logging.FileHandler):
-    """Loses a message that a full disk does not take; the run goes on."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        pass
-
-
-@contextmanager
-def console(out_log: Path) -> Iterator[None]:
-    """Sends the package's messages to standard output and to the file `out_log`."""
-    handlers = [_StandardOutput(sys.stdout), _LogFile(out_log)]
-    for handler in handlers:
-        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
-        logger.addHandler(handler)
-    before = logger.level, logger.propagate
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
-        for handler in handlers:
-            logger.removeHandler(handler)
-            handler.close()
 
 
 class Averages:
@@ -198,7 +157,7 @@ class RunLog:
     def write_row(
         self, learner: Learner, actor_restarts: int, batch: Rollout | None = None, shares: Shares = Shares()
     ) -> None:
-        """Writes a row of `logs.csv`, and a line to the console.
+        """Writes a row of `logs.csv`, and says how far the run is.
 
         Args:
             learner: Whose numbers are written.
@@ -229,7 +188,7 @@ class RunLog:
         self._rows.write([row.get(name) for name in self._columns])
         self._rows.flush()
         self._episode_rows.flush()
-        logger.info(", ".join(filter(None, [self._describe(row), judge(shares)])))
+        logger.info(self._make_progress(row, judge(shares)))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _measure_rate(self, now: float, step: int) -> float | None:
@@ -239,20 +198,19 @@ class RunLog:
             self._rate_from = (now, step)
         return (step - first_step) / (now - since) if now > since and step > first_step else None
 
-    def _describe(self, row: dict[str, Any]) -> str:
-        step, rate = row["step"], row["steps_per_second"]
-        share = min(1.0, step / self._total_steps)  # the last batch may go beyond
-        parts = [f"step {step:,} of {self._total_steps:,} ({share:.1%})", f"{rate or 0:,.0f} steps/s"]
-        seconds_left = max(0, self._total_steps - step) / rate if rate else math.inf
-        if seconds_left < _LONGEST_WAIT_S:
-            parts.append(f"{datetime.timedelta(seconds=math.ceil(seconds_left))} to go")
-        mean = self.mean_return
-        episodes = f"last {len(self._recent_returns)} of {self.num_episodes:,} episodes"
-        parts.append("no episode ended yet" if mean is None else f"return {mean:.2f} ({episodes})")
-        if "total_loss" in row:
-            parts.append(f"loss {row['total_loss']:.3f}, entropy {row['entropy']:.3f}")
-            parts.append(f"lag {row['policy_lag_mean']:.1f}")
-        return ", ".join(parts)
+    def _make_progress(self, row: dict[str, Any], verdict: str | None) -> Progress:
+        return Progress(
+            step=row["step"],
+            total_steps=self._total_steps,
+            steps_per_second=row["steps_per_second"],
+            mean_return=self.mean_return,
+            num_recent_episodes=len(self._recent_returns),
+            num_episodes=self.num_episodes,
+            total_loss=row.get("total_loss"),
+            entropy=row.get("entropy"),
+            policy_lag=row.get("policy_lag_mean"),
+            verdict=verdict,
+        )
 
 
 def _mean(values: list) -> float | None:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from monobeast.config import Config
+from monobeast.runs import permission
 
 # What the weights, the optimizer's state or the meaning of the curve hang on.
 _FIXED = (
@@ -32,7 +33,8 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
         The settings, and for each that changed its value before and now. What is None now is still to be chosen.
 
     Raises:
-        ValueError: a setting that cannot change, named with both values, or two that do not fit each other.
+        ValueError: a setting that cannot change, named with both values, or two that do not fit each other; code of the
+            user's own that was not named again.
     """
     if given is None:
         given = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
@@ -48,6 +50,7 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
         if name in changes:
             before, now = changes[name]
             raise ValueError(f"--{name} {now}: cannot change on --resume, the run began with {before}")
+    permission.require_named(saved, given)
     if values.get("exact_resume", saved.exact_resume):
         _refuse_inexact(changes)
     if "num_actors" in changes:

@@ -19,6 +19,7 @@ from monobeast.learner import Learner
 from monobeast.networks import make_network
 from monobeast.runs import checkpoint, run_folder
 from monobeast.runs.metadata import Metadata
+from monobeast.user_code import is_own
 
 # AtariNet's modules and those of `TorchBeastNetwork`.
 _MODULES = {
@@ -122,6 +123,8 @@ def _rename(name: str) -> str:
 def _read_config(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> Config:
     settings = {name: found.flags[name] for name in _FLAGS if found.flags.get(name) is not None}
     settings["use_lstm"] = any(name.startswith("core.") for name in found.weights)
+    if is_own(str(settings.get("env"))):
+        raise ValueError(f"{found.path}: --env {settings['env']} is code that is not imported for a file that names it")
     settings |= {"preset": "torchbeast", "network": "torchbeast", "seed": seeding.draw_seed()}
     try:
         return environments.resolve(Config(**settings | {"savedir": savedir, "xpid": xpid}))

@@ -1,0 +1,76 @@
+"""Environments that a callable given from Python makes, and what they must be like."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from monobeast.config import Config
+from monobeast.environments.spaces import Spaces, require_supported
+from monobeast.environments.vector import EnvStep, VectorEnvironment
+from monobeast.user_code import attempt, kind_of, name_of
+
+# The run's settings, E, and E seeds in 0..2^31-1 in; a VectorEnvironment, or what has its attributes, out.
+EnvironmentMaker = Callable[[Config, int, Sequence[int]], VectorEnvironment]
+
+_NEEDED = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
+_E = 2
+_DTYPES = {  # of the fields of an EnvStep that are [E]
+    **{"is_first": np.bool_, "reward": np.float32, "terminal": np.bool_, "done": np.bool_},
+    **{"episode_return": np.float64, "episode_length": np.int64},
+}
+
+
+def check(maker: EnvironmentMaker, config: Config) -> Spaces:
+    """Makes two environments, resets them, takes one step and closes them: what would fail in an actor fails here.
+
+    Args:
+        maker: Called as every actor will call it.
+        config: Resolved.
+
+    Raises:
+        ValueError: that fails, or they are not what actors need; the message says what was found and what must be.
+    """
+    flag = f"make_environments={name_of(maker)}"
+    seeds = list(range(_E))
+    environment = attempt(f"{flag}: its call with (config, {_E}, {seeds})", lambda: maker(config, _E, seeds))
+    _check_attributes(flag, environment)
+    space = environment.observation_space
+    first = attempt(f"{flag}: reset()", environment.reset)
+    _check_step(f"{flag}: reset()", first, space)
+    if not first.is_first.all():
+        raise ValueError(f"{flag}: reset()'s is_first is {first.is_first.tolist()}: must be True everywhere")
+    actions = np.zeros(_E, np.int64)
+    _check_step(f"{flag}: step()", attempt(f"{flag}: step()", lambda: environment.step(actions)), space)
+    attempt(f"{flag}: close()", environment.close)
+    return Spaces(space, int(environment.action_space.n))
+
+
+def _check_attributes(flag: str, environment: Any) -> None:
+    found = f"{flag}: gave {kind_of(environment)}"
+    if isinstance(environment, VectorEnv):
+        wrapped = "monobeast.environments.VectorEnvironment(envs, seeds, life_loss_terminal=False)"
+        raise ValueError(f"{found}: must be wrapped, as {wrapped}")
+    missing = [name for name in _NEEDED if not hasattr(environment, name)]
+    if missing:
+        wanted = "must be a monobeast.environments.VectorEnvironment, or have its attributes"
+        raise ValueError(f"{found} without {', '.join(missing)}: {wanted}")
+    if environment.num_envs != _E:
+        raise ValueError(f"{found} of num_envs {environment.num_envs}: must be of {_E}, as it was asked for")
+    require_supported(flag, environment.observation_space, environment.action_space)
+    for name in ("observation_space", "action_space"):
+        if getattr(getattr(environment, name), "start", 0) != 0:
+            raise ValueError(f"{flag}: its {name} is {getattr(environment, name)}: must count from 0")
+
+
+def _check_step(what: str, step: Any, space: Any) -> None:
+    if not isinstance(step, EnvStep):
+        raise ValueError(f"{what} gave {kind_of(step)}: must be a monobeast.environments.EnvStep")
+    wanted = {"observation": (space.dtype, (_E, *space.shape))} | {name: (d, (_E,)) for name, d in _DTYPES.items()}
+    for name, (dtype, shape) in wanted.items():
+        array = getattr(step, name)
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            is_array = isinstance(array, np.ndarray)
+            found = f"{array.dtype} {list(array.shape)}" if is_array else kind_of(array)
+            raise ValueError(f"{what}'s {name} is {found}: must be {np.dtype(dtype)} {list(shape)}")

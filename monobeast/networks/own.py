@@ -1,0 +1,52 @@
+"""A network of the user's own: any module of torch that has the two methods of `Network`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from gymnasium.spaces import Space
+from torch import Tensor, nn
+
+from monobeast.networks.agent import AgentInput, AgentOutput, Network
+
+NetworkMaker = Callable[[Space, int], nn.Module]  # a class, mostly: observation space and A in, a module out
+
+
+class OwnNetwork(Network):
+    """Stands around a module of the user's, whose weights keep the names that they have there.
+
+    Args:
+        module: Has `initial_state(batch_size)` and `forward(inputs, core_state)` as `Network` has them, though a plain
+            tuple does for `AgentOutput`.
+        precision: With "bfloat16", `forward` is called within autocast, and what comes out becomes float32. Its heads
+            multiply in bfloat16 too, unless the module turns autocast off around them.
+    """
+
+    def __init__(self, module: nn.Module, precision: str = "float32") -> None:
+        super().__init__()
+        self.module = module
+        self.precision = precision
+
+    def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
+        """Returns the module's, on the device of its weights."""
+        device = next(self.parameters()).device
+        return tuple(part.to(device) for part in self.module.initial_state(batch_size))
+
+    def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
+        """Unrolls the module over T steps from `core_state`."""
+        policy_logits, baseline, core_state = self.unroll(inputs, core_state)
+        return AgentOutput(policy_logits.float(), baseline.float(), tuple(part.float() for part in core_state))
+
+    def unroll(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Any:
+        """Returns what the module's `forward` gives, as it is."""
+        device_type = inputs.is_first.device.type
+        with torch.autocast(device_type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return self.module(inputs, core_state)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the module's own, which loads into the module without this class."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Takes what `state_dict` gave."""
+        return self.module.load_state_dict(*args, **kwargs)

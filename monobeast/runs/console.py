@@ -1,0 +1,86 @@
+"""Where a run's messages go: standard output and `out.log`; on a terminal its progress is a bar below them."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from monobeast.runs.progress import Progress
+
+logger = logging.getLogger("monobeast")
+
+
+class _StandardOutput(logging.StreamHandler):
+    """Falls silent when nobody reads any more, as after `| head -1`; the run goes on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        logger.removeHandler(self)
+
+
+class _Terminal(_StandardOutput):
+    """Standard output with a bar that shows the latest `Progress`; all other messages are printed above it.
+
+    Raises:
+        ImportError: there is no tqdm.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        from monobeast.runs.progress_bar import ProgressBar
+
+        super().__init__(stream)
+        self._bar = ProgressBar(stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if isinstance(record.msg, Progress):
+                self._bar.show(record.msg)
+            else:
+                with self._bar.hidden():
+                    super().emit(record)
+        except Exception:
+            self.handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # nobody reads any more
+            self._bar.close()
+        super().close()
+
+
+class _LogFile(logging.FileHandler):
+    """Loses a message that a full disk does not take; the run goes on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
+@contextmanager
+def console(out_log: Path) -> Iterator[None]:
+    """Sends the package's messages to standard output and to the file `out_log`."""
+    # The file first: it must have the message at which the other removes itself, too.
+    handlers = [_LogFile(out_log), _open_standard_output()]
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
+        logger.addHandler(handler)
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
+
+
+def _open_standard_output() -> logging.StreamHandler:
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if is_terminal and not os.environ.get("TQDM_DISABLE"):  # tqdm's own switch
+        with contextlib.suppress(ImportError):
+            return _Terminal(sys.stdout)
+    return _StandardOutput(sys.stdout)

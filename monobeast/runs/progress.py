@@ -1,0 +1,49 @@
+"""How far a run is and how it goes: what it says of itself once an interval."""
+
+import datetime
+import math
+from typing import NamedTuple
+
+_LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
+
+
+class Progress(NamedTuple):
+    """A run at the end of an interval; as text, the interval's line in `out.log`.
+
+    As a message of the log it keeps its numbers: a handler may show them in another way.
+    """
+
+    step: int
+    total_steps: int
+    steps_per_second: float | None = None  # over the interval; None where there was nothing to measure
+    mean_return: float | None = None  # of the last 100 episodes; None before the first
+    num_recent_episodes: int = 0  # which the mean is over
+    num_episodes: int = 0
+    total_loss: float | None = None  # as the next two, mean over the updates of the interval; None without one
+    entropy: float | None = None  # nats
+    policy_lag: float | None = None  # updates
+    verdict: str | None = None  # what binds, of `bottleneck.judge`
+
+    @property
+    def seconds_left(self) -> int | None:
+        """Seconds to the end at the interval's rate; None where that cannot be told."""
+        if not self.steps_per_second:
+            return None
+        seconds = max(0, self.total_steps - self.step) / self.steps_per_second
+        return math.ceil(seconds) if seconds < _LONGEST_WAIT_S else None
+
+    def __str__(self) -> str:
+        share = min(1.0, self.step / self.total_steps)  # the last batch may go beyond
+        parts = [f"step {self.step:,} of {self.total_steps:,} ({share:.1%})"]
+        parts.append(f"{self.steps_per_second or 0:,.0f} steps/s")
+        if self.seconds_left is not None:
+            parts.append(f"{datetime.timedelta(seconds=self.seconds_left)} to go")
+        parts.append(self._describe_return())
+        if self.total_loss is not None:
+            parts.append(f"loss {self.total_loss:.3f}, entropy {self.entropy:.3f}, lag {self.policy_lag:.1f}")
+        return ", ".join(parts + ([self.verdict] if self.verdict else []))
+
+    def _describe_return(self) -> str:
+        if self.mean_return is None:
+            return "no episode ended yet"
+        return f"return {self.mean_return:.2f} (last {self.num_recent_episodes} of {self.num_episodes:,} episodes)"

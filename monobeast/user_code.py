@@ -1,0 +1,111 @@
+"""Code of the user's own: what `module:Name` stands for, and by what name a callable is recorded.
+
+Importing a module runs its code. So what is imported is what the user named in this call, and never what stands in a
+checkpoint; see `runs.permission`.
+"""
+
+import difflib
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_CALL = "(...)"
+
+
+def is_own(value: str) -> bool:
+    """Whether a setting names code of the user's, and not what comes with this package or is installed beside it."""
+    return ":" in value
+
+
+def is_call(value: str) -> bool:
+    """Whether it is the record of a callable given from Python, which cannot be found by a name."""
+    return value.endswith(_CALL)
+
+
+def import_module(flag: str, value: str) -> tuple[ModuleType, str]:
+    """Imports the module of `value`, module:Name; returns it, and Name.
+
+    Raises:
+        ValueError: that failed; the message names the flag, the module and the error.
+    """
+    module, _, name = value.partition(":")
+    return attempt(f"{flag} {value}: importing module {module!r}", lambda: importlib.import_module(module)), name
+
+
+def look_up(flag: str, value: str) -> Any:
+    """What the module of `value`, module:Name, has under that name; the module is imported.
+
+    Raises:
+        ValueError: as `import_module`; the module has no such name.
+    """
+    module, name = import_module(flag, value)
+    try:
+        return _get(module, name)
+    except AttributeError:
+        close = difflib.get_close_matches(name, dir(module), n=1)
+        hint = f"; did you mean {module.__name__}:{close[0]}?" if close else ""
+        raise ValueError(f"{flag} {value}: module {module.__name__!r} has no {name!r}{hint}") from None
+
+
+def name_of(maker: Callable) -> str:
+    """What a callable is recorded as: module:Name, or as `record_call` has it where that name does not lead to it.
+
+    So it is with what `functools.partial` makes, with lambdas, and with what is defined within a function.
+    """
+    try:
+        is_found = _get(sys.modules[maker.__module__], maker.__qualname__) is maker
+    except (AttributeError, KeyError):
+        is_found = False
+    record = record_call(maker)
+    return record.removesuffix(_CALL) if is_found else record
+
+
+def record_call(maker: Callable) -> str:
+    """What is recorded where the callable itself is no setting, but what it gives is: module:Name(...)."""
+    named: Any = maker
+    while isinstance(named, functools.partial):
+        named = named.func
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    module = _name_of_main() if named.__module__ == "__main__" else named.__module__
+    return f"{module}:{named.__qualname__}{_CALL}"
+
+
+def attempt(what: str, call: Callable[[], Any]) -> Any:
+    """What `call` gives.
+
+    Raises:
+        ValueError: it raised; the message begins with `what`, and the user's own exception is the cause.
+    """
+    try:
+        return call()
+    except (Exception, SystemExit) as error:  # SystemExit: a script that reads a command line when imported
+        raise ValueError(f"{what} failed with {describe(error)}") from error
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value, as a sentence has it: "a Tensor", "an int"."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def describe(error: BaseException) -> str:
+    """Type and message of an error, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _get(module: ModuleType, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), module)
+
+
+def _name_of_main() -> str:
+    """By what name the script that is being run can be imported where it lies."""
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return spec.name
+    return "__main__" if path is None else Path(path).stem
