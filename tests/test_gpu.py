@@ -1,5 +1,7 @@
 """What only a machine with a GPU can show."""
 
+import csv
+
 import pytest
 import torch
 from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make
@@ -47,11 +49,12 @@ def test_loss_and_gradients_are_those_of_the_cpu(space, name, use_lstm):
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_actors_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, start_method):
+def test_actors_and_evaluator_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, start_method):
     torch.zeros(1, device="cuda")  # before any actor starts: what a fork would not survive
     config = Config(
         **{"env": "stub_environments:Torch-v0", "env_kwargs": '{"what": "cuda"}', "savedir": str(tmp_path)},
         **{"device": "cuda", "start_method": start_method, "num_actors": 2, "total_steps": 4000, "seed": 1},
+        **{"evaluate_every": 4000, "evaluate_episodes": 2, "max_episode_steps": 10},
     )
     rewards, intact = [], learner.Learner.update
 
@@ -64,4 +67,6 @@ def test_actors_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, start_method):
         result = monobeast.train(config)
 
     assert result.state == "complete"
+    with open(result.folder / "evaluations.csv", newline="") as file:
+        rewards += [float(row["max_episode_return"]) for row in csv.DictReader(file)]
     assert max(rewards) == 0.0  # the environment pays 1 where its process has opened the GPU

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from monobeast import weights
-from monobeast.weights import LateWeights, SharedWeights, WeightsReader
+from monobeast.weights import LateWeights, SharedWeights, WeightsReader, name_weights
 
 
 def make_network(value):
@@ -159,3 +159,22 @@ def test_no_copy_mixes_two_versions_while_the_learner_publishes_at_full_speed():
         learner.join(10)
         learner.kill()
         learner.join()
+
+
+def test_flat_weights_by_name_load_into_another_network_with_its_buffers_and_what_layers_share():
+    def make():
+        network = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+        network[2].weight = network[0].weight
+        return network
+
+    one, other = make(), make()
+    nn.init.constant_(one[1].running_mean, 7.0)
+    vector = torch.arange(9.0 + 3 + 3 + 3 + 3)
+
+    named = name_weights(vector, one)
+    other.load_state_dict(named)
+
+    assert torch.equal(nn.utils.parameters_to_vector(other.parameters()), vector)
+    assert torch.equal(other[2].weight, vector[:9].view(3, 3)) and (other[1].running_mean == 7).all()
+    vector.zero_()
+    assert named["0.weight"].sum() == sum(range(9))  # a copy
