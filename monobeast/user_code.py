@@ -7,9 +7,9 @@ checkpoint; see `runs.permission`.
 import difflib
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -108,4 +108,4 @@ def _name_of_main() -> str:
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
         return spec.name
-    return "__main__" if path is None else Path(path).stem
+    return "__main__" if path is None else os.path.splitext(os.path.basename(path))[0]
