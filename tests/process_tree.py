@@ -18,6 +18,12 @@ def is_alive(pid):
     return read_stat(pid) is not None
 
 
+def catches(pid, number):
+    """Whether a process has a handler of its own for a signal; Python itself brings one for SIGINT, none for SIGTERM."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
+
+
 def children_of(parent):
     """Numbers of the living children of a process, in the order of their start as far as numbers tell it."""
     numbers = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
