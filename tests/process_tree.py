@@ -19,7 +19,7 @@ def is_alive(pid):
 
 
 def catches(pid, number):
-    """Whether a process has a handler of its own for a signal; Python itself brings one for SIGINT, none for SIGTERM."""
+    """Whether a process has a handler of its own for a signal; Python itself brings one for SIGINT alone."""
     status = Path(f"/proc/{pid}/status").read_text()
     return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
 
