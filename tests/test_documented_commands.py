@@ -14,7 +14,8 @@ from command_lines import run
 
 ROOT = Path(__file__).parent.parent
 MOVING_OVER = ROOT / "docs" / "from_torchbeast.md"  # whose commands follow upon each other
-PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING_OVER})]
+EXTENDING = ROOT / "docs" / "extending.md"  # test_extending runs its commands, with its files
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING_OVER, EXTENDING})]
 
 
 def commands_of(pages):
@@ -29,12 +30,15 @@ SHORT = {
     "test": ["--num_episodes", "1"],
     "train": ["--num_actors", "0", "--total_steps", "1600"],
     "--env": ["--num_actors", "0", "--total_steps", "400", "--num_learner_threads", "1"],
+    "--network": [*CATCH, "--total_steps", "400"],
 }
 NEEDED = {"--video": "imageio_ffmpeg", "--onnx": "onnxscript", "plot": "matplotlib", "--baseline": "cv2"}
 EXIT_CODES = {"plan --num_buffers 100": (0, 1)}  # by what this machine has
 MODULES = {
     "my_module.py": "import gymnasium\n"
-    "gymnasium.register('MyEnv-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=50)\n",
+    "from monobeast.networks import make_network\n"
+    "gymnasium.register('MyEnv-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=50)\n"
+    "MyNet = make_network\n",
     "my_package/vtrace.py": "from monobeast.vtrace import from_importance_weights\n",
 }
 
