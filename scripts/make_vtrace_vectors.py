@@ -21,8 +21,7 @@ TERMINATION, TRUNCATION = True, False
 CUT = -math.inf  # log ratio of a reset step
 
 SCHEMA = {
-    "kinds": "name of a kind: what its cases show, and the mistake that usually makes vs wrong in them while other "
-    "kinds are right; under pg_advantages: if those alone are wrong",
+    "kinds": "name of a kind: what its cases show",
     "cases": "list of objects with the members that follow",
     "name": "string, of this case alone",
     "kind": "string, one of kinds",
@@ -40,73 +39,25 @@ SCHEMA = {
     "(remark 2); pg_advantages are rho_s (r_s + gamma_s v_{s+1} - V(x_s)) of equation (4), with v_T = V(x_T)",
 }
 
-# What the cases of a kind show, and the mistake that usually makes vs wrong; then that which makes the advantages wrong
-# although vs are right.
+# What the cases of a kind show.
 KINDS = {
-    "one step": (
-        "T = 1",
-        "the bootstrap value counted twice, or not at all",
-        "something else than V(x_T) for v_T in the last advantage",
-    ),
-    "on policy": (
-        "all ratios 1: n-step returns, equation (2)",
-        "the bootstrap value counted twice, or not at all",
-        "V(x_{s+1}) in the advantage, where v_{s+1} belongs",
-    ),
-    "off policy": (
-        "ratios on both sides of 1, all clips 1",
-        "pi and mu swapped, or a weight forgotten",
-        "the advantage's rho forgotten, or not clipped",
-    ),
-    "rho-bar": ("rho-bar apart from c-bar", "rho used for c", "one clip for both rhos"),
-    "c-bar": (
-        "c-bar apart from rho-bar and from 1",
-        "c-bar not separate: c clipped at 1, at rho-bar or not at all",
-        "c in the advantage, where its rho belongs",
-    ),
-    "lambda": ("lambda below 1", "lambda left out", "lambda used in the advantage"),
-    "terminal steps": (
-        "discounts of 0 without a reset step",
-        "the discount shifted by one step",
-        "the discount left out of the advantage",
-    ),
-    "termination": (
-        "discount 0, then a reset step",
-        "the discount shifted by one step",
-        "the discount left out of the advantage",
-    ),
-    "truncation": (
-        "the discount kept, then a reset step",
-        "the next episode's value leaking past the cut",
-        "the next episode's value in the advantage before the cut",
-    ),
-    "border": (
-        "an end or a reset step in the first or last row",
-        "the first or last row treated unlike the others",
-        "the last advantage treated unlike the others",
-    ),
-    "two ends": (
-        "two episode ends in one trajectory",
-        "the next episode's value leaking past the cut",
-        "the next episode's value in the advantage before the cut",
-    ),
-    "extreme ratios": (
-        "log ratios of -inf, and far beyond exp's range",
-        "0 * infinity, or a clip before the exp",
-        "a ratio that is not clipped in the advantage",
-    ),
-    "magnitudes": (
-        "values that are large beside the rewards, or unlike from column to column",
-        "a sum in too low a precision",
-        "an advantage in too low a precision",
-    ),
-    "long": (
-        "a large T",
-        "powers of the discount or of the ratios that vanish, or overflow",
-        "an advantage in too low a precision",
-    ),
-    "square": ("T = B", "time and batch swapped", "time and batch swapped in the advantage"),
-    "further axes": ("axes after B", "axes counted from the end", "axes counted from the end in the advantage"),
+    "one step": "T = 1",
+    "on policy": "all ratios 1: n-step returns, equation (2)",
+    "off policy": "ratios on both sides of 1, all clips 1",
+    "rho-bar": "rho-bar apart from c-bar",
+    "c-bar": "c-bar apart from rho-bar and from 1",
+    "lambda": "lambda below 1",
+    "terminal steps": "discounts of 0 without a reset step",
+    "termination": "discount 0, then a reset step",
+    "truncation": "the discount kept, then a reset step",
+    "border": "an end or a reset step in the first or last row",
+    "two ends": "two episode ends in one trajectory",
+    "extreme ratios": "log ratios of -inf, and far beyond exp's range",
+    "magnitudes": "values that are large beside the rewards, or unlike from column to column",
+    "long": "a large T",
+    "square": "T = B",
+    "further axes": "axes after B",
+    "all at once": "every clip and lambda apart, with episode ends",
 }
 
 PUBLISHED = {
@@ -185,12 +136,12 @@ def new_cases() -> list[dict[str, Any]]:
         Recipe("c-bar 0", "c-bar", 6, 2, {"clip_c_threshold": 0.0}),
         Recipe("no clips", "c-bar", 8, 3, no_clips),
         Recipe("lambda 0.8, rho-bar 0.6", "lambda", 10, 3, {"lambda_": 0.8, "clip_rho_threshold": 0.6}),
-        Recipe("lambda and every clip, with ends", "lambda", 8, one_of_each, apart),
+        Recipe("lambda and every clip, with ends", "all at once", 8, one_of_each, apart),
         Recipe("lost lives", "terminal steps", 9, 3, terminal={(2, 0), (3, 0), (6, 1), (8, 2)}),
         Recipe("termination inside", "termination", 8, ends_of_all),
-        Recipe("termination inside, every clip apart", "termination", 8, ends_of_all, apart),
+        Recipe("termination inside, every clip apart", "all at once", 8, ends_of_all, apart),
         Recipe("truncation inside", "truncation", 8, cuts),
-        Recipe("truncation inside, every clip apart", "truncation", 8, cuts, apart),
+        Recipe("truncation inside, every clip apart", "all at once", 8, cuts, apart),
         Recipe("an end in the last row", "border", 8, [[(7, TERMINATION)], [(7, TRUNCATION)], []]),
         Recipe("reset step in the last row", "border", 6, [[(4, TERMINATION)], [(4, TRUNCATION)]]),
         Recipe("reset step in the first row", "border", 6, first_row),
@@ -205,7 +156,7 @@ def new_cases() -> list[dict[str, Any]]:
         Recipe("columns of unlike size", "magnitudes", 8, [[], [(3, TRUNCATION)], []], growth=1e4),
         Recipe("512 steps", "long", 512, [[(200, TRUNCATION)]], gamma=0.999),
         Recipe("an axis after B", "further axes", 5, 2, further=(3,)),
-        Recipe("two axes after B", "further axes", 3, 2, apart, further=(2, 2)),
+        Recipe("two axes after B", "further axes", 3, 2, further=(2, 2)),
         Recipe("ratios that an axis shares", "further axes", 4, 2, further=(3,), shared=("log_rhos", "discounts")),
     ]
     return [_draw(recipe) for recipe in recipes]
@@ -254,11 +205,7 @@ def render() -> str:
     cases = [*published_cases(), *new_cases()]
     for case in cases:
         case["expected"] = exact_vtrace(case["inputs"], case["params"])
-    kinds = {
-        name: {"shows": shows, "usual_fault": {"vs": of_vs, "pg_advantages": of_advantages}}
-        for name, (shows, of_vs, of_advantages) in KINDS.items()
-    }
-    return _to_text({"schema": SCHEMA, "kinds": kinds, "cases": cases}) + "\n"
+    return _to_text({"schema": SCHEMA, "kinds": KINDS, "cases": cases}) + "\n"
 
 
 def _to_text(value: Any, depth: int = 0) -> str:

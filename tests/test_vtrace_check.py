@@ -18,7 +18,10 @@ from monobeast import vtrace
 from monobeast.__main__ import run_command
 from monobeast.vtrace_check import check_vtrace, compare
 from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.comparison import compare_outputs
+from monobeast.vtrace_check.diagnosis import explain
 from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.outputs import Found
 from monobeast.vtrace_check.terms import Outputs, make_terms, solve
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
@@ -213,8 +216,21 @@ def test_time_and_batch_swapped_throughout_is_named_where_it_does_not_raise():
     assert "numbers of: time and batch swapped (" in faults["square"]
 
 
-def test_a_log_ratio_of_30_is_not_clamped():
-    assert {*compare(implementations.clamped).faults} == {"extreme ratios"}
+@pytest.mark.parametrize("function", [implementations.clamped, implementations.zeros_where_large])
+def test_what_is_small_beside_what_is_right_is_not_the_numbers_of_any_mistake(function):
+    faults = compare(function).faults
+
+    assert [*faults] == ["extreme ratios"]
+    assert faults["extreme ratios"].endswith("; what its cases have: log ratios of -inf, and far beyond exp's range")
+
+
+def test_a_mistake_that_would_show_in_what_agrees_is_not_named():
+    def mistake(now, parts):
+        if parts.c_bar != 0.4:  # which would be clipped at rho-bar, 0.7
+            implementations.MISTAKES["clipped_rho_for_c"][0](now, parts)
+
+    faults = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).faults
+    assert "c-bar" in faults and not any("c is clipped at rho-bar" in text for text in faults.values()), faults
 
 
 def test_errors_are_relative_to_their_own_column():
@@ -327,22 +343,38 @@ def test_of_two_mistakes_each_is_named_where_it_shows():
     assert "in these kinds alone, the numbers of: lambda left out" in faults["lambda"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "expected"),
-    [
-        (lambda vs, A: (vs + 0.1, A), "vs differ, the advantages agree: no known mistake gives these numbers; errors "),
-        (lambda vs, A: (vs, A * 1.5), "vs agree, the advantages differ: no known mistake gives these numbers; errors "),
-        (lambda vs, A: (vs, A * np.inf), "no known mistake gives these numbers, some of which are not finite"),
-        (lambda vs, A: (vs * 1.001, A), "as of a sum in float16"),
-    ],
-)
-def test_what_no_mistake_explains_is_measured_in_one_line(wrong, expected):
-    def function(log_rhos, discounts, rewards, values, bootstrap_value):
-        return wrong(*implementations.right(log_rhos, discounts, rewards, values, bootstrap_value))
+def exaggerate(fault):
+    """What would be found of a function whose every error is larger than the fault's, which no known mistake gives."""
+    comparisons = []
+    for case in [case for case in CASES if case.kind != "long"]:
+        with np.errstate(invalid="ignore"):
+            pairs = zip(fault.compute(case), case.expected.values(), strict=True)
+            outputs = Outputs(*(right + 1.37 * (wrong - right) for wrong, right in pairs))
+        comparisons.append(compare_outputs(case, Found(outputs, "float64")))
+    return comparisons
 
-    with np.errstate(invalid="ignore"):
-        report = compare(function, skip=["magnitudes"])
-    assert len({*report.faults.values()}) == 1 and expected in report.faults["off policy"]
+
+@pytest.mark.parametrize("fault", [*{fault.name: fault for fault in FAULTS}.values()], ids=lambda fault: fault.name)
+def test_of_numbers_that_nothing_gives_it_is_told_which_mistakes_show_there_and_in_nothing_that_agrees(fault):
+    comparisons = exaggerate(fault)
+    faults = explain(comparisons, ["target_policy_logits"])
+
+    assert faults and all("no known mistake gives these numbers; what shows here," in text for text in faults.values())
+    assert all(fault.name in text.partition("agrees: ")[2].split(", ") for text in faults.values()), faults
+
+
+def test_of_a_kind_that_none_shows_in_alone_it_is_told_what_its_cases_have():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        if len(rewards) == 1:
+            raise RuntimeError("too short")
+        return implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+
+    text = "no numbers to compare: no known mistake shows here, and in nothing that agrees; what its cases have: T = 1"
+    assert compare(function).faults == {"one step": text}
+
+
+def test_of_a_function_that_always_raises_no_mistake_is_told():
+    assert {*compare(implementations.raising(OSError())).faults.values()} == {"no numbers in any case"}
 
 
 def test_a_sum_in_float16_is_told_from_its_errors():
@@ -352,14 +384,20 @@ def test_a_sum_in_float16_is_told_from_its_errors():
     assert faults and all(text.endswith(", as of a sum in float16") for text in faults.values()), faults
 
 
-def test_the_usual_mistake_of_a_kind_is_told_where_generic_kinds_agree():
-    def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
-        vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
-        return vs, advantages + (lambda_ != 1.0)
+@pytest.mark.parametrize(
+    ("by", "what", "mistake", "other"),
+    [
+        ((1.0, 0.0), "vs differ, the advantages agree", "vs - V returned for vs", "advantage without a weight"),
+        ((0.0, 1.0), "vs agree, the advantages differ", "advantage without a weight", "vs - V returned for vs"),
+    ],
+)
+def test_of_wrong_vs_no_mistake_in_the_advantages_is_told(by, what, mistake, other):
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+        return [array * (1.0 + size) + size for array, size in zip(outputs, by)]
 
-    faults = compare(function).faults
-    assert [*faults] == ["lambda"]
-    assert faults["lambda"].startswith("vs agree") and "it usually is lambda used in the advantage" in faults["lambda"]
+    text = compare(function).faults["off policy"]
+    assert text.startswith(f"{what}: no known mistake gives these numbers; ") and mistake in text and other not in text
 
 
 def test_the_command_prints_a_table_and_exits_by_the_verdict(capfd):

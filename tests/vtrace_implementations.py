@@ -400,6 +400,11 @@ def clamped(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, 
     return right(log_rhos.clip(max=20), discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
 
 
+def zeros_where_large(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0):
+    outputs = right(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
+    return [0.0 * array for array in outputs] if np.abs(outputs[0]).max() > 1e10 else outputs
+
+
 def changing(log_rhos, discounts, rewards, values, bootstrap_value):
     rewards += 1.0
     discounts *= 0.5
