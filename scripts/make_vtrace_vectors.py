@@ -41,7 +41,7 @@ SCHEMA = {
 
 # What the cases of a kind show.
 KINDS = {
-    "one step": "T = 1",
+    "one step": "T = 1, an end or a reset step among them",
     "on policy": "all ratios 1: n-step returns, equation (2)",
     "off policy": "ratios on both sides of 1, all clips 1",
     "rho-bar": "rho-bar apart from c-bar",
@@ -127,7 +127,7 @@ def new_cases() -> list[dict[str, Any]]:
     one_of_each = [[(2, TERMINATION), (6, TRUNCATION)], [(1, TRUNCATION), (5, TERMINATION)]]
     recipes = [
         Recipe("one step of every kind", "one step", 1, every_one_step),
-        Recipe("on policy, with ends", "on policy", 9, cuts, ratio=lambda _: 0.0),
+        Recipe("on policy, with ends", "truncation", 9, cuts, ratio=lambda _: 0.0),
         Recipe("as many steps as trajectories", "square", 4, 4),
         Recipe("a clip for the advantages alone", "rho-bar", 8, 3, {"clip_pg_rho_threshold": 2.5}),
         Recipe("rho-bar 0", "rho-bar", 5, 2, {"clip_rho_threshold": 0.0, "clip_pg_rho_threshold": 0.0}),
@@ -153,8 +153,8 @@ def new_cases() -> list[dict[str, Any]]:
         Recipe("800 and -800", "extreme ratios", 6, 2, ratio=lambda row: (800.0, -800.0, -0.5)[row % 3]),
         Recipe("e^30, not clipped", "extreme ratios", 6, 2, no_clips, lambda row: (0.5, 30.0, -2.0)[row % 3]),
         Recipe("differences of large values", "magnitudes", 8, 2, about=1000.0, gamma=1.0),
-        Recipe("columns of unlike size", "magnitudes", 8, [[], [(3, TRUNCATION)], []], growth=1e4),
-        Recipe("512 steps", "long", 512, [[(200, TRUNCATION)]], gamma=0.999),
+        Recipe("columns of unlike size", "magnitudes", 8, 3, growth=1e4),
+        Recipe("512 steps", "long", 512, 1, gamma=0.999),
         Recipe("an axis after B", "further axes", 5, 2, further=(3,)),
         Recipe("two axes after B", "further axes", 3, 2, further=(2, 2)),
         Recipe("ratios that an axis shares", "further axes", 4, 2, further=(3,), shared=("log_rhos", "discounts")),

@@ -201,6 +201,20 @@ def test_a_mistake_is_caught_and_named(name, dtype):
     assert all(f"these are the numbers of: {fault} (" in text for text in report.faults.values()), report.faults
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (implementations.terminating_where_done, "truncation taken for a termination (discount 0 where"),
+        (implementations.crossing_resets, "next episode's value leaking past a cut (a reset step counts"),
+    ],
+)
+def test_a_mistake_of_who_is_told_where_episodes_end_is_caught_and_named(function, fault, dtype):
+    faults = compare(function, dtype=dtype).faults
+
+    assert faults and all(f"these are the numbers of: {fault}" in text for text in faults.values()), faults
+
+
 @pytest.mark.parametrize("name", implementations.READINGS)
 def test_a_policy_that_is_read_wrongly_is_caught_and_named(name):
     read, fault = implementations.READINGS[name]
@@ -369,8 +383,10 @@ def test_of_a_kind_that_none_shows_in_alone_it_is_told_what_its_cases_have():
             raise RuntimeError("too short")
         return implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
 
-    text = "no numbers to compare: no known mistake shows here, and in nothing that agrees; what its cases have: T = 1"
-    assert compare(function).faults == {"one step": text}
+    faults = compare(function).faults
+    assert [*faults] == ["one step"] and "raised RuntimeError: too short" in str(compare(function))
+    assert faults["one step"].startswith("no numbers to compare: no single known mistake shows here, ")
+    assert faults["one step"].endswith("what its cases have: T = 1, an end or a reset step among them")
 
 
 def test_of_a_function_that_always_raises_no_mistake_is_told():
@@ -387,8 +403,8 @@ def test_a_sum_in_float16_is_told_from_its_errors():
 @pytest.mark.parametrize(
     ("by", "what", "mistake", "other"),
     [
-        ((1.0, 0.0), "vs differ, the advantages agree", "vs - V returned for vs", "advantage without a weight"),
-        ((0.0, 1.0), "vs agree, the advantages differ", "advantage without a weight", "vs - V returned for vs"),
+        ((1.0, 0.0), "vs differ, the advantages agree", "vs - V returned for vs", "pi and mu swapped"),
+        ((0.0, 1.0), "vs agree, the advantages differ", "pi and mu swapped", "vs - V returned for vs"),
     ],
 )
 def test_of_wrong_vs_no_mistake_in_the_advantages_is_told(by, what, mistake, other):

@@ -27,7 +27,7 @@ class Comparison(NamedTuple):
     advantages_error: float | None = None
     remark: str = ""  # why there is no number, or the verdict
     outputs: Outputs | None = None
-    rounding: float = FLOAT32_TOLERANCE  # largest error that may be the rounding of the outputs' dtype, float32 if that has more
+    rounding: float = FLOAT32_TOLERANCE  # largest error that may be that of the outputs' dtype, or at least of float32
     is_small: bool = False  # it differs by no more than that
     raised: str = ""  # the traceback, where the function raised
 

@@ -29,6 +29,8 @@ def explain(comparisons: list[Comparison], taken: Iterable[str]) -> dict[str, st
     measured = [one for one in comparisons if one.outputs is not None]
     differing = [one for one in measured if _find_wrong(one)]
     failing = [one for one in comparisons if one.verdict == FAILED or _find_wrong(one)]
+    if not failing:
+        return {}
     kinds = {one.case.kind: [other for other in failing if other.case.kind == one.case.kind] for one in failing}
     if not measured:
         return dict.fromkeys(kinds, "no numbers in any case")
@@ -54,6 +56,10 @@ def _find_wrong(comparison: Comparison) -> set[int]:
 def _find_shown(fault: Fault, comparison: Comparison) -> set[int]:
     """Which of the case's outputs the mistake changes by more than rounding."""
     return _exceed(_effects(comparison.case.name)[fault].errors, comparison.rounding)
+
+
+def _unite(outputs: Iterable[set[int]]) -> set[int]:
+    return set().union(*outputs)
 
 
 def _exceed(errors: Errors, limit: float) -> set[int]:
@@ -93,7 +99,7 @@ def _name(faults: list[Fault]) -> str:
 
 
 def _what_differs(comparisons: list[Comparison]) -> str:
-    wrong: set[int] = set().union(*map(_find_wrong, comparisons))
+    wrong = _unite(map(_find_wrong, comparisons))
     if len(wrong) == len(Outputs._fields):
         return "vs and advantages differ"
     if not wrong:
@@ -102,14 +108,19 @@ def _what_differs(comparisons: list[Comparison]) -> str:
 
 
 def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Fault]) -> str:
-    """Of a kind whose numbers no mistake gives: the possible ones that show in it, and in the most that differs."""
+    """Of a kind whose numbers no mistake gives: the possible ones that show in all of it, and in most besides."""
     errors = [error for one in differing for error in (one.vs_error, one.advantages_error)]
     if errors and None not in errors and max(errors) <= FLOAT16_TOLERANCE:
         return f"errors of at most {max(errors):.1e}, as of a sum in float16"
-    shown = {fault: sum(len(_find_shown(fault, one)) for one in differing) for fault in possible}
-    here = [fault for fault in possible if any(_find_shown(fault, one) for one in of_kind)]
-    most = max((shown[fault] for fault in here), default=0)
-    if names := dict.fromkeys(fault.name for fault in here if shown[fault] == most):
+    wrong = _unite(map(_find_wrong, of_kind))
+    shown = {fault: _unite(_find_shown(fault, one) for one in of_kind) for fault in possible}
+    extent = {
+        fault: sum(len(_find_shown(fault, one)) for one in differing)
+        for fault in possible
+        if shown[fault] and wrong <= shown[fault]
+    }
+    most = max(extent.values(), default=0)
+    if names := dict.fromkeys(fault.name for fault in extent if extent[fault] == most):
         return f"no known mistake gives these numbers; what shows here, and in nothing that agrees: {', '.join(names)}"
     of_cases = load_kinds()[of_kind[0].case.kind]
-    return f"no known mistake shows here, and in nothing that agrees; what its cases have: {of_cases}"
+    return f"no single known mistake shows here, and in nothing that agrees; what its cases have: {of_cases}"
