@@ -14,7 +14,9 @@ import fixed_point
 from fixed_point import C_BARS, GAMMA, MU, PI, REWARDS, RHO_BARS, N, chosen_policy, find_fixed_point, value_of
 from monobeast import vtrace
 from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
 from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.messages import write_power
 from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
@@ -82,6 +84,7 @@ def render(page: str) -> str:
         "ends": render_ends,
         "end_steps": render_end_steps,
         "arguments": render_arguments,
+        "tolerances": render_tolerances,
         "fault_inputs": render_fault_inputs,
         "faults": render_faults,
     }
@@ -221,6 +224,16 @@ def render_arguments() -> str:
     names = {f"`{name}`": others.split() for name, (_, others) in ARGUMENTS.items()}
     names |= {f"`{name}`, returned": list(others) for name, *others in (VS, ERRORS, ADVANTAGES)}
     return _table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
+
+
+def render_tolerances() -> str:
+    """When a case agrees."""
+    exact, rounded = write_power(TOLERANCE), write_power(FLOAT32_TOLERANCE)
+    return _fill(
+        f"""A case *agrees* when no error is over {exact} of the largest magnitude in its column ({rounded} for inputs
+        or outputs in float32 or less; `--tolerance` is for others). It *differs* otherwise, and *failed* when there was
+        nothing to compare."""
+    )
 
 
 def render_fault_inputs() -> str:

@@ -1,7 +1,7 @@
 """Writes monobeast/vtrace_vectors.json: `python scripts/make_vtrace_vectors.py`.
 
-The cases that were published first have inputs of 17 digits, which are data: they are read from the file itself, known
-by a digest, and only their expected outputs are made anew. All others are drawn here, from sums of `Random.random`,
+The cases that were published first have inputs of 17 digits, which are data: they are read from
+scripts/vtrace_published_inputs.json, and known by a digest. All others are drawn here, from sums of `Random.random`,
 which is the same everywhere, and rounded to four places, so that a reader can follow them by hand.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from exact_vtrace import exact_vtrace
 
+PUBLISHED = Path(__file__).parent / "vtrace_published_inputs.json"
 FILE = Path(__file__).parent.parent / "monobeast" / "vtrace_vectors.json"
 PAPER = {"clip_rho_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "clip_c_threshold": 1.0, "lambda_": 1.0}
 TERMINATION, TRUNCATION = True, False
@@ -60,24 +61,7 @@ KINDS = {
     "all at once": "every clip and lambda apart, with episode ends",
 }
 
-PUBLISHED = {
-    "one step, one trajectory": "one step",
-    "one step": "one step",
-    "typical": "off policy",
-    "on policy equals the n-step return": "on policy",
-    "on policy, undiscounted": "on policy",
-    "no clipping of rho": "rho-bar",
-    "rho clipped above c": "rho-bar",
-    "c clipped below rho": "c-bar",
-    "c not clipped": "c-bar",
-    "lambda 0.9": "lambda",
-    "lambda 0 is one-step TD": "lambda",
-    "every step terminal": "terminal steps",
-    "far off policy": "off policy",
-    "large values": "magnitudes",
-    "long unroll": "long",
-}
-# Of their names, parameters and inputs.
+# Of the names, parameters and inputs of the published cases.
 PUBLISHED_DIGEST = "a07fbe9b58cab7d3774def3c2d94b4adc6e46b2f50a2e0c84e399939ebb82b24"
 
 
@@ -107,11 +91,11 @@ def published_cases() -> list[dict[str, Any]]:
     Raises:
         ValueError: their inputs are not those that were published.
     """
-    cases = [case for case in json.loads(FILE.read_text())["cases"] if case["name"] in PUBLISHED]
+    cases = json.loads(PUBLISHED.read_text())["cases"]
     given = [{name: case[name] for name in ("name", "params", "inputs")} for case in cases]
     if hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest() != PUBLISHED_DIGEST:
-        raise ValueError(f"{FILE}: the inputs of the published cases were changed")
-    return [{"name": case["name"], "kind": PUBLISHED[case["name"]], **case} for case in given]
+        raise ValueError(f"{PUBLISHED}: the inputs of the published cases were changed")
+    return cases
 
 
 def new_cases() -> list[dict[str, Any]]:
@@ -152,11 +136,13 @@ def new_cases() -> list[dict[str, Any]]:
         Recipe("minus infinity in every row", "extreme ratios", 4, 2, ratio=lambda _: CUT),
         Recipe("800 and -800", "extreme ratios", 6, 2, ratio=lambda row: (800.0, -800.0, -0.5)[row % 3]),
         Recipe("e^30, not clipped", "extreme ratios", 6, 2, no_clips, lambda row: (0.5, 30.0, -2.0)[row % 3]),
+        Recipe("e^80, not clipped", "extreme ratios", 5, 2, no_clips, lambda row: 80.0 if row == 2 else -0.5),
         Recipe("differences of large values", "magnitudes", 8, 2, about=1000.0, gamma=1.0),
         Recipe("columns of unlike size", "magnitudes", 8, 3, growth=1e4),
         Recipe("512 steps", "long", 512, 1, gamma=0.999),
         Recipe("an axis after B", "further axes", 5, 2, further=(3,)),
         Recipe("two axes after B", "further axes", 3, 2, further=(2, 2)),
+        Recipe("ends, and an axis after B", "further axes", 7, one_of_each, further=(3,)),
         Recipe("ratios that an axis shares", "further axes", 4, 2, further=(3,), shared=("log_rhos", "discounts")),
     ]
     return [_draw(recipe) for recipe in recipes]

@@ -148,6 +148,15 @@ def test_outputs_in_float32_have_a_tolerance_of_their_own():
     assert remarks(compare(implementations.in_float32, tolerance=1e-9)) == {"within float32's tolerance"}
 
 
+def test_outputs_of_inputs_in_float32_have_that_tolerance_although_they_are_float64():
+    @functools.wraps(implementations.right)
+    def widened(*arguments):
+        return [array.astype(np.float64) for array in implementations.right(*arguments)]
+
+    assert check_vtrace(widened, dtype="float32").agrees
+    assert remarks(compare(implementations.right, dtype="float32", tolerance=1e-9)) == {"within float32's tolerance"}
+
+
 def test_errors_in_float32_have_the_tolerance_of_float32_although_v_does_not():
     @functools.wraps(implementations.errors_of_transitions)
     def rounded(**named):
@@ -228,6 +237,11 @@ def test_time_and_batch_swapped_throughout_is_named_where_it_does_not_raise():
     faults = compare(implementations.along_axis_1, skip=["further axes"]).faults
 
     assert "numbers of: time and batch swapped (" in faults["square"]
+
+
+@pytest.mark.parametrize("largest", [29, 79])
+def test_a_log_ratio_is_not_clamped_at_anything_that_fits_into_float32(largest):
+    assert [*compare(functools.partial(implementations.clamped, largest=largest)).faults] == ["extreme ratios"]
 
 
 @pytest.mark.parametrize("function", [implementations.clamped, implementations.zeros_where_large])
@@ -327,6 +341,28 @@ def test_an_interrupt_ends_the_check_only_where_it_can_come_from_the_keyboard():
         assert remarks(compare(function)) == {"raised KeyboardInterrupt"}
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_function_that_hangs_in_c_is_ended_by_a_signal(number, tmp_path):
+    head = "def f(log_rhos, discounts, rewards, values, bootstrap_value):"
+    (tmp_path / "hanging.py").write_text(f"{head}\n    print('hangs', flush=True)\n    sum(range(10**15))\n")
+    command = [sys.executable, "-m", "monobeast", "check-vtrace", "hanging:f"]
+    environment = {"PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "hangs\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == -number
+        finally:
+            process.kill()
+
+
+def test_signals_are_handled_as_before_once_the_command_is_done(capfd):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    check_command(capfd, "vtrace_implementations:exiting")
+
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_function_that_hangs_is_told_where(monkeypatch, capfd):
@@ -460,6 +496,8 @@ def test_a_report_survives_an_output_that_knows_ascii_alone(tmp_path):
         (["vtrace_implementations"], "must be MODULE:FUNCTION, such as my_package.vtrace:from_importance_weights"),
         (["no_such.module:f"], "module no_such.module can't be imported (ModuleNotFoundError: "),
         (["./package/no_such.py:f"], "; did you mean package.no_such:f?"),
+        (["no_such.py:f"], "; did you mean no_such:f?"),
+        (["/no/such/file.py:f"], "; did you mean file:f, with /no/such in PYTHONPATH?"),
         (["vtrace_implementations:rihgt"], "vtrace_implementations has no rihgt; did you mean right?"),
         (["vtrace_implementations:not_a_function"], "is no function, but of type int"),
         (["vtrace_implementations:of_gamma"], "argument gamma: no case has it; known are log_rhos, rhos, "),
@@ -482,6 +520,21 @@ def test_what_cannot_be_checked_is_refused(capfd, arguments, message):
 
     assert exit_code == 2 and out == ""
     assert err.startswith("monobeast check-vtrace: error: ") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("order", 5, "expected names, found 5"),
+        ("order", [1, 2], r"expected names, found \[1, 2\]"),
+        ("skip", None, "expected names, found None"),
+        ("skip", [1], r"expected names, found \[1\]"),
+        ("tolerance", "a", "expected a number or None, found 'a'"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_by_its_name(option, value, expected):
+    with pytest.raises(TypeError, match=f"{option}: {expected}"):
+        check_vtrace(implementations.right, **{option: value})
 
 
 @pytest.mark.parametrize("function", [None, 3, "module:function"])

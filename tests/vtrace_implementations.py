@@ -516,8 +516,8 @@ def two_axes(log_rhos, discounts, rewards, values, bootstrap_value):
     return right(log_rhos, discounts, rewards, values, bootstrap_value)
 
 
-def clamped(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0):
-    return right(log_rhos.clip(max=20), discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
+def clamped(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0, largest=20):
+    return right(log_rhos.clip(max=largest), discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
 
 
 def zeros_where_large(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0):
