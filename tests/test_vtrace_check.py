@@ -497,6 +497,7 @@ def test_a_report_survives_an_output_that_knows_ascii_alone(tmp_path):
         (["no_such.module:f"], "module no_such.module can't be imported (ModuleNotFoundError: "),
         (["./package/no_such.py:f"], "; did you mean package.no_such:f?"),
         (["no_such.py:f"], "; did you mean no_such:f?"),
+        (["no-package/file.py:f"], "; did you mean file:f, with no-package in PYTHONPATH?"),
         (["/no/such/file.py:f"], "; did you mean file:f, with /no/such in PYTHONPATH?"),
         (["vtrace_implementations:rihgt"], "vtrace_implementations has no rihgt; did you mean right?"),
         (["vtrace_implementations:not_a_function"], "is no function, but of type int"),

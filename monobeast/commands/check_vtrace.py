@@ -107,7 +107,7 @@ def _hint_at_module(place: str) -> str:
     path, _, names = place.partition(":")
     if not path.endswith(".py"):
         return ""
-    folder, module = os.path.split(os.path.relpath(path.removesuffix(".py")))
-    if folder.startswith(os.pardir):
-        return f"; did you mean {module}:{names}, with {os.path.dirname(path)} in PYTHONPATH?"
-    return f"; did you mean {'.'.join(filter(None, (*folder.split(os.sep), module)))}:{names}?"
+    parts = os.path.relpath(path.removesuffix(".py")).split(os.sep)
+    if all(part.isidentifier() for part in parts):
+        return f"; did you mean {'.'.join(parts)}:{names}?"
+    return f"; did you mean {parts[-1]}:{names}, with {os.path.dirname(path)} in PYTHONPATH?"
