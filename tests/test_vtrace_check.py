@@ -252,6 +252,14 @@ def test_what_is_small_beside_what_is_right_is_not_the_numbers_of_any_mistake(fu
     assert faults["extreme ratios"].endswith("; what its cases have: log ratios of -inf, and far beyond exp's range")
 
 
+def test_zeros_are_not_what_a_mistake_gives_of_a_case_whose_right_numbers_are_large():
+    case = next(case for case in CASES if case.name == "e^80, not clipped")
+    zeros = np.zeros_like(case.expected["vs"])
+
+    faults = explain([compare_outputs(case, Found(Outputs(zeros, zeros), "float64"))], ())
+    assert "the numbers of:" not in faults["extreme ratios"]
+
+
 def test_a_mistake_that_would_show_in_what_agrees_is_not_named():
     def mistake(now, parts):
         if parts.c_bar != 0.4:  # which would be clipped at rho-bar, 0.7
@@ -413,6 +421,17 @@ def test_of_numbers_that_nothing_gives_it_is_told_which_mistakes_show_there_and_
     assert all(fault.name in text.partition("agrees: ")[2].split(", ") for text in faults.values()), faults
 
 
+def test_of_vs_that_are_wrong_in_some_kinds_alone_the_mistakes_are_told_that_show_in_vs_there():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
+        vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
+        return vs + (lambda_ != 1.0), 2.0 * advantages + 1.0
+
+    faults = compare(function).faults
+    told = {kind: text.partition("agrees: ")[2].split(", ") for kind, text in faults.items()}
+    assert "lambda left out" in told["lambda"] and "lambda left out" not in told["off policy"]
+    assert "pi and mu swapped" in told["off policy"] and "pi and mu swapped" not in told["lambda"]
+
+
 def test_of_a_kind_that_none_shows_in_alone_it_is_told_what_its_cases_have():
     def function(log_rhos, discounts, rewards, values, bootstrap_value):
         if len(rewards) == 1:
@@ -441,9 +460,10 @@ def test_a_sum_in_float16_is_told_from_its_errors():
     [
         ((1.0, 0.0), "vs differ, the advantages agree", "vs - V returned for vs", "pi and mu swapped"),
         ((0.0, 1.0), "vs agree, the advantages differ", "pi and mu swapped", "vs - V returned for vs"),
+        ((1.0, 1.0), "vs and advantages differ", "outputs swapped", "pi and mu swapped"),
     ],
 )
-def test_of_wrong_vs_no_mistake_in_the_advantages_is_told(by, what, mistake, other):
+def test_the_mistakes_are_told_that_show_in_what_is_wrong_and_in_the_most_of_it(by, what, mistake, other):
     def function(log_rhos, discounts, rewards, values, bootstrap_value):
         outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
         return [array * (1.0 + size) + size for array, size in zip(outputs, by)]
