@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from monobeast.vtrace_check.comparison import FAILED, FLOAT16_TOLERANCE, Comparison, is_same, measure_errors
 from monobeast.vtrace_check.faults import FAULTS, Fault
 from monobeast.vtrace_check.terms import Outputs
@@ -109,8 +111,8 @@ def _what_differs(comparisons: list[Comparison]) -> str:
 
 def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Fault]) -> str:
     """Of a kind whose numbers no mistake gives: the possible ones that show in all of it, and in most besides."""
-    errors = [error for one in differing for error in (one.vs_error, one.advantages_error)]
-    if errors and None not in errors and max(errors) <= FLOAT16_TOLERANCE:
+    errors = [np.inf if error is None else error for one in differing for error in (one.vs_error, one.advantages_error)]
+    if errors and max(errors) <= FLOAT16_TOLERANCE:
         return f"errors of at most {max(errors):.1e}, as of a sum in float16"
     wrong = _unite(map(_find_wrong, of_kind))
     shown = {fault: _unite(_find_shown(fault, one) for one in of_kind) for fault in possible}

@@ -86,10 +86,14 @@ def _shifted(name: str, by: int, edge: int | float) -> MakeTerms:
     return with_terms(**{name: lambda terms, _: shift(getattr(terms, name), by, edge)})
 
 
+def _shifted_input(name: str, by: int, edge: int | float) -> MakeTerms:
+    return with_inputs(**{name: lambda case: shift(case.inputs[name], by, edge)})
+
+
 def _shift_discounts() -> Ways:
     ways: Ways = {}
     for by, edge, how in _SHIFTS:
-        wrong = with_inputs(discounts=lambda case, by=by, edge=edge: shift(case.inputs["discounts"], by, edge))
+        wrong = _shifted_input("discounts", by, edge)
         ways |= _in_places(how, wrong)
         ways[f"{how}, in delta alone"] = in_vs(only("discounts", wrong))
         ways[f"{how}, in delta and the advantages"] = everywhere(only("discounts", wrong))
@@ -253,9 +257,7 @@ _WAYS: dict[str, Ways] = {
         how: everywhere(_shifted("rewards", by, edge)) for by, edge, how in _SHIFTS if edge != 1.0
     },
     "ratio shifted by one": {
-        how: everywhere(with_inputs(log_rhos=lambda case, by=by, edge=edge: shift(case.inputs["log_rhos"], by, edge)))
-        for by, edge, how in _SHIFTS
-        if isinstance(edge, int)
+        how: everywhere(_shifted_input("log_rhos", by, edge)) for by, edge, how in _SHIFTS if isinstance(edge, int)
     },
     "next episode's value leaking past a cut": {
         **_leak(_RESET, is_reset),
