@@ -13,20 +13,6 @@ import numpy as np
 Array = np.ndarray
 
 
-class UsualFault(NamedTuple):
-    """Of an implementation that fails a kind of cases and no generic one."""
-
-    vs: str
-    pg_advantages: str  # if those alone are wrong
-
-
-class Kind(NamedTuple):
-    """What some of the cases have in common."""
-
-    shows: str
-    usual_fault: UsualFault
-
-
 class Case(NamedTuple):
     """One input, and what equation (1) gives for it; float64 arrays."""
 
@@ -43,9 +29,9 @@ def load_cases() -> list[Case]:
     return [*_make_cases()]
 
 
-def load_kinds() -> dict[str, Kind]:
+def load_kinds() -> dict[str, str]:
     """What the kinds of cases show, by their names."""
-    return {name: Kind(kind["shows"], UsualFault(**kind["usual_fault"])) for name, kind in _read()["kinds"].items()}
+    return {**_read()["kinds"]}
 
 
 @cache

@@ -1,6 +1,7 @@
 """Writes the README's table of equations from docstrings: `python scripts/equations.py`.
 
-A function of the mathematics, or a test, stands in the row of every equation that its docstring names.
+A function of the mathematics, or a test, stands in the row of every equation that its docstring names. A test that is
+skipped, or may be, or is expected to fail, shows nothing: it does not stand there.
 """
 
 import ast
@@ -25,6 +26,7 @@ EQUATIONS = {
     "table 2": "other corrections",
 }
 _BLOCK = re.compile(r"(<!-- from docstrings -->\n).*?(<!-- end -->)", re.DOTALL)
+_SKIP = re.compile(r"\b(?:skip|skipif|xfail|importorskip)\b")
 _CITATION = re.compile(r"equation \(\d\)|(?:remark|theorem|table) \d|section \d\.\d|appendix \w\.\d", re.IGNORECASE)
 
 
@@ -45,8 +47,20 @@ def find_functions(equation: str) -> list[str]:
 def find_tests(equation: str) -> list[str]:
     """Tests that show it: their files, and their names as the sentences that they are."""
     cited = [(path, *citation) for path in TESTS for citation in find_citations(path)]
-    tests = [(path.stem, name) for path, found, name in cited if found == equation and name.startswith("test_")]
+    tests = [(path.stem, name) for path, found, name in cited if found == equation and name in find_run(path)]
     return [f"`{stem}`: {name.removeprefix('test_').replace('_', ' ')}" for stem, name in tests]
+
+
+@cache
+def find_run(path: Path) -> set[str]:
+    """Names of a file's tests that always run: pytest takes the last of a name, at the top of a module."""
+    body = ast.parse(path.read_text()).body
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    others = [node for node in body if not isinstance(node, ast.FunctionDef)]
+    if any(_SKIP.search(ast.unparse(node)) for node in others):  # a mark of all tests, or a name for one
+        return set()
+    tests = {name: node for name, node in functions.items() if name.startswith("test_")}
+    return {name for name, node in tests.items() if not _SKIP.search(ast.unparse(node))}
 
 
 def render(page: str) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import re
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,9 @@ import fixed_point
 from fixed_point import C_BARS, GAMMA, MU, PI, REWARDS, RHO_BARS, N, chosen_policy, find_fixed_point, value_of
 from monobeast import vtrace
 from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
 from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.messages import write_power
 from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
@@ -53,7 +56,7 @@ TRUNCATED = Column([1.0, 1.0, CUT, 1.0], [0.5, 0.5, 0.5, 0.5], [1.0, 1.0, 0.0, 1
 TERMINATED = TRUNCATED._replace(discounts=[0.5, 0.0, 0.5, 0.5])
 # Everything at once, so that every mistake shows: four ratios, an end, and parameters that all differ.
 EVERYTHING = Column(
-    ratios=[0.5, 4.0, CUT, 3.0, 4.0],
+    ratios=[0.5, 4.0, CUT, 5.0, 4.0],
     discounts=[0.5, 0.4, 0.5, 0.2, 0.6],
     rewards=[1.0, 1.0, 0.0, 2.0, 1.0],
     states=[1.0, 2.0, 3.0, 4.0, 2.0, 4.0],
@@ -81,6 +84,7 @@ def render(page: str) -> str:
         "ends": render_ends,
         "end_steps": render_end_steps,
         "arguments": render_arguments,
+        "tolerances": render_tolerances,
         "fault_inputs": render_fault_inputs,
         "faults": render_faults,
     }
@@ -222,36 +226,51 @@ def render_arguments() -> str:
     return _table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
 
 
+def render_tolerances() -> str:
+    """When a case agrees."""
+    exact, rounded = write_power(TOLERANCE), write_power(FLOAT32_TOLERANCE)
+    return _fill(
+        f"""A case *agrees* when no error is over {exact} of the largest magnitude in its column ({rounded} for inputs
+        or outputs in float32 or less; `--tolerance` is for others). It *differs* otherwise, and *failed* when there was
+        nothing to compare."""
+    )
+
+
 def render_fault_inputs() -> str:
     rho_bar, pg_rho_bar, c_bar, lambda_ = APART.values()
     return _fill(
         f"""Here is one column in which they show, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
-        c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. What differs is bold."""
+        c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. What differs is bold. Of
+        a mistake that is known in several ways, {len(FAULTS)} in all, the first one is shown."""
     )
 
 
 def make_case() -> Case:
     """`EVERYTHING` as a case of the vectors."""
     expected = {name: array[:, None] for name, array in EVERYTHING.solve(**APART)._asdict().items()}
-    return Case("everything", "", PARAMETERS | APART, EVERYTHING.inputs(), {}, expected)
+    is_reset = np.array(EVERYTHING.ratios)[:, None] == CUT
+    ends = {"is_reset": is_reset, "done": np.roll(is_reset, -1, axis=0)}
+    return Case("everything", "", PARAMETERS | APART, EVERYTHING.inputs(), ends, expected)
 
 
 def render_faults() -> str:
-    """A column in which every mistake shows, and what each makes of it; what differs is bold."""
+    """A column in which every mistake shows, and what the first way to make it does to it; what differs is bold."""
     case = make_case()
     T = len(EVERYTHING.rewards)
     given = zip(("pi / mu", "gamma", "r", "V"), EVERYTHING, strict=True)
     inputs = _table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
     right = np.concatenate([array[:, 0] for array in case.expected.values()])
     rows, hidden = [["none", *map(_number, right)]], []
-    for fault in FAULTS:
+    for name, count in Counter(fault.name for fault in FAULTS).items():
+        fault = next(fault for fault in FAULTS if fault.name == name)
+        title = str(fault) + (f"; {count} ways" if count > 1 else "")
         wrong = np.concatenate([array[:, 0] for array in fault.compute(case)])
         same = np.isclose(wrong, right)
         cells = [_number(value) if is_same else f"**{_number(value)}**" for value, is_same in zip(wrong, same)]
         if fault.takes or same.all():
-            hidden.append(str(fault))
+            hidden.append(title)
         else:
-            rows.append([str(fault), *cells])
+            rows.append([title, *cells])
     outputs = _table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
     others = "\n".join(f"* {text}" for text in hidden)
     return f"{inputs}\n\n{outputs}\n\nThese show where there are logits, or several columns:\n\n{others}"

@@ -28,6 +28,28 @@ def test_the_readmes_table_is_the_one_that_docstrings_make():
     assert equations.render(page) == page
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '@pytest.mark.skip\ndef test_it():\n    """Equation (1)."""',
+        '@pytest.mark.xfail(reason="")\ndef test_it():\n    """Equation (1)."""',
+        'def test_it():\n    """Equation (1)."""\n    pytest.skip("")',
+        'def test_it():\n    """Equation (1)."""\n\ndef test_it():\n    pytest.skip("")',
+        'never = pytest.mark.skipif(True)\n@never\ndef test_it():\n    """Equation (1)."""',
+        'pytestmark = [pytest.mark.skip]\ndef test_it():\n    """Equation (1)."""',
+        'def helper():\n    def test_it():\n        """Equation (1)."""',
+    ],
+)
+def test_a_test_that_may_never_run_does_not_count(text, tmp_path, monkeypatch):
+    (tmp_path / "test_file.py").write_text(text)
+    monkeypatch.setattr(equations, "TESTS", [tmp_path / "test_file.py"])
+    assert equations.find_tests("equation (1)") == []
+
+    (tmp_path / "test_other.py").write_text('def test_it():\n    """Equation (1)."""')
+    monkeypatch.setattr(equations, "TESTS", [tmp_path / "test_other.py"])
+    assert equations.find_tests("equation (1)") == ["`test_other`: it"]
+
+
 def test_a_table_out_of_date_is_written_anew():
     page = "before\n<!-- from docstrings -->\n| old |\n<!-- end -->\nafter"
 

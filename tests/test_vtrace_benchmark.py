@@ -45,8 +45,10 @@ def test_the_scan_takes_factors_that_broadcast():
 
 @pytest.mark.slow
 @needs_a_compiler
-@pytest.mark.parametrize("T", [1, 20])
-@pytest.mark.parametrize("name", ["compiled loop", "compiled scan"])
+@pytest.mark.parametrize(
+    ("name", "T"),
+    [("compiled loop", 1), ("compiled loop", 20), *(("compiled scan", T) for T in (1, 2, 3, 20, 31, 320))],
+)
 def test_a_compiled_form_agrees_with_the_loop(name, T):
     inputs = in_float64(T, B=8)
 

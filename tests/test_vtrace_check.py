@@ -18,7 +18,10 @@ from monobeast import vtrace
 from monobeast.__main__ import run_command
 from monobeast.vtrace_check import check_vtrace, compare
 from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.comparison import compare_outputs
+from monobeast.vtrace_check.diagnosis import explain
 from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.outputs import Found
 from monobeast.vtrace_check.terms import Outputs, make_terms, solve
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
@@ -145,6 +148,15 @@ def test_outputs_in_float32_have_a_tolerance_of_their_own():
     assert remarks(compare(implementations.in_float32, tolerance=1e-9)) == {"within float32's tolerance"}
 
 
+def test_outputs_of_inputs_in_float32_have_that_tolerance_although_they_are_float64():
+    @functools.wraps(implementations.right)
+    def widened(*arguments):
+        return [array.astype(np.float64) for array in implementations.right(*arguments)]
+
+    assert check_vtrace(widened, dtype="float32").agrees
+    assert remarks(compare(implementations.right, dtype="float32", tolerance=1e-9)) == {"within float32's tolerance"}
+
+
 def test_errors_in_float32_have_the_tolerance_of_float32_although_v_does_not():
     @functools.wraps(implementations.errors_of_transitions)
     def rounded(**named):
@@ -198,6 +210,20 @@ def test_a_mistake_is_caught_and_named(name, dtype):
     assert all(f"these are the numbers of: {fault} (" in text for text in report.faults.values()), report.faults
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (implementations.terminating_where_done, "truncation taken for a termination (discount 0 where"),
+        (implementations.crossing_resets, "next episode's value leaking past a cut (a reset step counts"),
+    ],
+)
+def test_a_mistake_of_who_is_told_where_episodes_end_is_caught_and_named(function, fault, dtype):
+    faults = compare(function, dtype=dtype).faults
+
+    assert faults and all(f"these are the numbers of: {fault}" in text for text in faults.values()), faults
+
+
 @pytest.mark.parametrize("name", implementations.READINGS)
 def test_a_policy_that_is_read_wrongly_is_caught_and_named(name):
     read, fault = implementations.READINGS[name]
@@ -213,8 +239,34 @@ def test_time_and_batch_swapped_throughout_is_named_where_it_does_not_raise():
     assert "numbers of: time and batch swapped (" in faults["square"]
 
 
-def test_a_log_ratio_of_30_is_not_clamped():
-    assert {*compare(implementations.clamped).faults} == {"extreme ratios"}
+@pytest.mark.parametrize("largest", [29, 79])
+def test_a_log_ratio_is_not_clamped_at_anything_that_fits_into_float32(largest):
+    assert [*compare(functools.partial(implementations.clamped, largest=largest)).faults] == ["extreme ratios"]
+
+
+@pytest.mark.parametrize("function", [implementations.clamped, implementations.zeros_where_large])
+def test_what_is_small_beside_what_is_right_is_not_the_numbers_of_any_mistake(function):
+    faults = compare(function).faults
+
+    assert [*faults] == ["extreme ratios"]
+    assert faults["extreme ratios"].endswith("; what its cases have: log ratios of -inf, and far beyond exp's range")
+
+
+def test_zeros_are_not_what_a_mistake_gives_of_a_case_whose_right_numbers_are_large():
+    case = next(case for case in CASES if case.name == "e^80, not clipped")
+    zeros = np.zeros_like(case.expected["vs"])
+
+    faults = explain([compare_outputs(case, Found(Outputs(zeros, zeros), "float64"))], ())
+    assert "the numbers of:" not in faults["extreme ratios"]
+
+
+def test_a_mistake_that_would_show_in_what_agrees_is_not_named():
+    def mistake(now, parts):
+        if parts.c_bar != 0.4:  # which would be clipped at rho-bar, 0.7
+            implementations.MISTAKES["clipped_rho_for_c"][0](now, parts)
+
+    faults = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).faults
+    assert "c-bar" in faults and not any("c is clipped at rho-bar" in text for text in faults.values()), faults
 
 
 def test_errors_are_relative_to_their_own_column():
@@ -299,6 +351,28 @@ def test_an_interrupt_ends_the_check_only_where_it_can_come_from_the_keyboard():
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_function_that_hangs_in_c_is_ended_by_a_signal(number, tmp_path):
+    head = "def f(log_rhos, discounts, rewards, values, bootstrap_value):"
+    (tmp_path / "hanging.py").write_text(f"{head}\n    print('hangs', flush=True)\n    sum(range(10**15))\n")
+    command = [sys.executable, "-m", "monobeast", "check-vtrace", "hanging:f"]
+    environment = {"PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "hangs\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == -number
+        finally:
+            process.kill()
+
+
+def test_signals_are_handled_as_before_once_the_command_is_done(capfd):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    check_command(capfd, "vtrace_implementations:exiting")
+
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 def test_a_function_that_hangs_is_told_where(monkeypatch, capfd):
     monkeypatch.setattr(checking, "PATIENCE_S", 0.01)
     compare(implementations.hanging, skip={*load_kinds()} - {"square"})
@@ -327,22 +401,51 @@ def test_of_two_mistakes_each_is_named_where_it_shows():
     assert "in these kinds alone, the numbers of: lambda left out" in faults["lambda"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "expected"),
-    [
-        (lambda vs, A: (vs + 0.1, A), "vs differ, the advantages agree: no known mistake gives these numbers; errors "),
-        (lambda vs, A: (vs, A * 1.5), "vs agree, the advantages differ: no known mistake gives these numbers; errors "),
-        (lambda vs, A: (vs, A * np.inf), "no known mistake gives these numbers, some of which are not finite"),
-        (lambda vs, A: (vs * 1.001, A), "as of a sum in float16"),
-    ],
-)
-def test_what_no_mistake_explains_is_measured_in_one_line(wrong, expected):
-    def function(log_rhos, discounts, rewards, values, bootstrap_value):
-        return wrong(*implementations.right(log_rhos, discounts, rewards, values, bootstrap_value))
+def exaggerate(fault):
+    """What would be found of a function whose every error is larger than the fault's, which no known mistake gives."""
+    comparisons = []
+    for case in [case for case in CASES if case.kind != "long"]:
+        with np.errstate(invalid="ignore"):
+            pairs = zip(fault.compute(case), case.expected.values(), strict=True)
+            outputs = Outputs(*(right + 1.37 * (wrong - right) for wrong, right in pairs))
+        comparisons.append(compare_outputs(case, Found(outputs, "float64")))
+    return comparisons
 
-    with np.errstate(invalid="ignore"):
-        report = compare(function, skip=["magnitudes"])
-    assert len({*report.faults.values()}) == 1 and expected in report.faults["off policy"]
+
+@pytest.mark.parametrize("fault", [*{fault.name: fault for fault in FAULTS}.values()], ids=lambda fault: fault.name)
+def test_of_numbers_that_nothing_gives_it_is_told_which_mistakes_show_there_and_in_nothing_that_agrees(fault):
+    comparisons = exaggerate(fault)
+    faults = explain(comparisons, ["target_policy_logits"])
+
+    assert faults and all("no known mistake gives these numbers; what shows here," in text for text in faults.values())
+    assert all(fault.name in text.partition("agrees: ")[2].split(", ") for text in faults.values()), faults
+
+
+def test_of_vs_that_are_wrong_in_some_kinds_alone_the_mistakes_are_told_that_show_in_vs_there():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
+        vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
+        return vs + (lambda_ != 1.0), 2.0 * advantages + 1.0
+
+    faults = compare(function).faults
+    told = {kind: text.partition("agrees: ")[2].split(", ") for kind, text in faults.items()}
+    assert "lambda left out" in told["lambda"] and "lambda left out" not in told["off policy"]
+    assert "pi and mu swapped" in told["off policy"] and "pi and mu swapped" not in told["lambda"]
+
+
+def test_of_a_kind_that_none_shows_in_alone_it_is_told_what_its_cases_have():
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        if len(rewards) == 1:
+            raise RuntimeError("too short")
+        return implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+
+    faults = compare(function).faults
+    assert [*faults] == ["one step"] and "raised RuntimeError: too short" in str(compare(function))
+    assert faults["one step"].startswith("no numbers to compare: no single known mistake shows here, ")
+    assert faults["one step"].endswith("what its cases have: T = 1, an end or a reset step among them")
+
+
+def test_of_a_function_that_always_raises_no_mistake_is_told():
+    assert {*compare(implementations.raising(OSError())).faults.values()} == {"no numbers in any case"}
 
 
 def test_a_sum_in_float16_is_told_from_its_errors():
@@ -352,14 +455,21 @@ def test_a_sum_in_float16_is_told_from_its_errors():
     assert faults and all(text.endswith(", as of a sum in float16") for text in faults.values()), faults
 
 
-def test_the_usual_mistake_of_a_kind_is_told_where_generic_kinds_agree():
-    def function(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=1.0):
-        vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
-        return vs, advantages + (lambda_ != 1.0)
+@pytest.mark.parametrize(
+    ("by", "what", "mistake", "other"),
+    [
+        ((1.0, 0.0), "vs differ, the advantages agree", "vs - V returned for vs", "pi and mu swapped"),
+        ((0.0, 1.0), "vs agree, the advantages differ", "pi and mu swapped", "vs - V returned for vs"),
+        ((1.0, 1.0), "vs and advantages differ", "outputs swapped", "pi and mu swapped"),
+    ],
+)
+def test_the_mistakes_are_told_that_show_in_what_is_wrong_and_in_the_most_of_it(by, what, mistake, other):
+    def function(log_rhos, discounts, rewards, values, bootstrap_value):
+        outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
+        return [array * (1.0 + size) + size for array, size in zip(outputs, by)]
 
-    faults = compare(function).faults
-    assert [*faults] == ["lambda"]
-    assert faults["lambda"].startswith("vs agree") and "it usually is lambda used in the advantage" in faults["lambda"]
+    text = compare(function).faults["off policy"]
+    assert text.startswith(f"{what}: no known mistake gives these numbers; ") and mistake in text and other not in text
 
 
 def test_the_command_prints_a_table_and_exits_by_the_verdict(capfd):
@@ -406,6 +516,9 @@ def test_a_report_survives_an_output_that_knows_ascii_alone(tmp_path):
         (["vtrace_implementations"], "must be MODULE:FUNCTION, such as my_package.vtrace:from_importance_weights"),
         (["no_such.module:f"], "module no_such.module can't be imported (ModuleNotFoundError: "),
         (["./package/no_such.py:f"], "; did you mean package.no_such:f?"),
+        (["no_such.py:f"], "; did you mean no_such:f?"),
+        (["no-package/file.py:f"], "; did you mean file:f, with no-package in PYTHONPATH?"),
+        (["/no/such/file.py:f"], "; did you mean file:f, with /no/such in PYTHONPATH?"),
         (["vtrace_implementations:rihgt"], "vtrace_implementations has no rihgt; did you mean right?"),
         (["vtrace_implementations:not_a_function"], "is no function, but of type int"),
         (["vtrace_implementations:of_gamma"], "argument gamma: no case has it; known are log_rhos, rhos, "),
@@ -428,6 +541,21 @@ def test_what_cannot_be_checked_is_refused(capfd, arguments, message):
 
     assert exit_code == 2 and out == ""
     assert err.startswith("monobeast check-vtrace: error: ") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("order", 5, "expected names, found 5"),
+        ("order", [1, 2], r"expected names, found \[1, 2\]"),
+        ("skip", None, "expected names, found None"),
+        ("skip", [1], r"expected names, found \[1\]"),
+        ("tolerance", "a", "expected a number or None, found 'a'"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_by_its_name(option, value, expected):
+    with pytest.raises(TypeError, match=f"{option}: {expected}"):
+        check_vtrace(implementations.right, **{option: value})
 
 
 @pytest.mark.parametrize("function", [None, 3, "module:function"])

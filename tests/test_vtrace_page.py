@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import vtrace_implementations as implementations
 
+from monobeast.__main__ import run_command
 from monobeast.vtrace_check import check_vtrace
+from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
+from monobeast.vtrace_check.messages import write_power
 
 sys.path.append(str(Path(__file__).parent.parent / "scripts"))
 
@@ -23,7 +26,7 @@ SUMS = re.findall(r"([-\d.][-\d.()+· /]*[+·/][-\d.()+· /]*) = (-?[\d.]*\d)", 
 
 def test_the_page_made_anew_is_the_same():
     assert page.render(TEXT) == TEXT
-    assert TEXT.count("<!-- from scripts/make_vtrace_page.py:") == 14
+    assert TEXT.count("<!-- from scripts/make_vtrace_page.py:") == 15
 
 
 def test_prose_has_no_number_that_the_script_does_not_make():
@@ -31,7 +34,16 @@ def test_prose_has_no_number_that_the_script_does_not_make():
     prose = re.sub(no_prose, "", TEXT, flags=re.DOTALL | re.MULTILINE)
 
     assert len(prose.split()) > 500
-    assert not re.findall(r"\d\.\d|(?:=|is|at) -?(?:[2-9]|1\d)", prose)
+    assert not re.findall(r"\d\.\d|\de-?\d|(?:=|is|at) -?(?:[2-9]|1\d)", prose)
+
+
+def test_the_tolerances_of_docstring_and_help_are_those_of_the_code(capfd):
+    tolerances = [write_power(tolerance) for tolerance in (TOLERANCE, FLOAT32_TOLERANCE)]
+    with pytest.raises(SystemExit):
+        run_command(["check-vtrace", "--help"])
+
+    for text in (check_vtrace.__doc__, capfd.readouterr().out, page.render_tolerances()):
+        assert re.findall(r"\de-\d+", text) == tolerances
 
 
 @pytest.mark.parametrize(("terms", "result"), SUMS)
@@ -97,6 +109,8 @@ def test_every_mistake_shows_in_its_column_or_is_said_not_to():
     _, table, _, others = page.render_faults().split("\n\n")
     rows = table.splitlines()[3:]
 
-    assert len(rows) + len(others.splitlines()) == len(page.FAULTS) and len(others.splitlines()) == 6
+    names = {fault.name for fault in page.FAULTS}
+    assert len(rows) + len(others.splitlines()) == len(names) and len(others.splitlines()) == 3
+    assert all(sum(f"{name} (" in line for line in (*rows, *others.splitlines())) == 1 for name in names)
     assert len({row.split("|", 2)[2] for row in rows}) == len(rows)
     assert all("**" in row for row in rows)

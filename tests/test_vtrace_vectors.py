@@ -26,10 +26,17 @@ def test_the_file_made_anew_is_the_same_to_the_last_bit():
     assert make_vtrace_vectors.render() == make_vtrace_vectors.FILE.read_text()
 
 
-def test_the_inputs_of_a_published_case_are_not_changed_unseen(tmp_path, monkeypatch):
+def test_the_file_is_made_where_there_is_none(tmp_path, monkeypatch):
     text = make_vtrace_vectors.FILE.read_text()
-    monkeypatch.setattr(make_vtrace_vectors, "FILE", tmp_path / "changed.json")
-    make_vtrace_vectors.FILE.write_text(text.replace("0.5494811978797249", "0.5494811978797248"))
+    monkeypatch.setattr(make_vtrace_vectors, "FILE", tmp_path / "none.json")
+
+    assert make_vtrace_vectors.render() == text
+
+
+def test_the_inputs_of_a_published_case_are_not_changed_unseen(tmp_path, monkeypatch):
+    text = make_vtrace_vectors.PUBLISHED.read_text()
+    monkeypatch.setattr(make_vtrace_vectors, "PUBLISHED", tmp_path / "changed.json")
+    make_vtrace_vectors.PUBLISHED.write_text(text.replace("0.5494811978797249", "0.5494811978797248"))
 
     with pytest.raises(ValueError, match="the inputs of the published cases were changed"):
         make_vtrace_vectors.render()
@@ -80,13 +87,18 @@ def test_a_case_has_the_shapes_of_the_schema_and_finite_outputs(case):
     assert set(case.params) == set(make_vtrace_vectors.PAPER)
 
 
+def along_further_axes(rows, array):
+    """What is [T, B], in the shape of an array that may have further axes."""
+    return np.broadcast_to(rows.reshape(rows.shape + (1,) * (array.ndim - rows.ndim)), array.shape)
+
+
 @pytest.mark.parametrize("case", WITH_ENDS, ids=lambda case: case.name)
 def test_ends_are_those_of_the_inputs(case):
     ends, inputs = case.ends, case.inputs
 
     assert np.array_equal(ends["is_reset"][1:], ends["done"][:-1])  # a reset step follows every end, and no other step
-    assert np.array_equal(np.isneginf(inputs["log_rhos"]), ends["is_reset"])
-    assert np.array_equal(inputs["discounts"] == 0, ends["terminal"])
+    for name, shown in (("is_reset", np.isneginf(inputs["log_rhos"])), ("terminal", inputs["discounts"] == 0)):
+        assert np.array_equal(shown, along_further_axes(ends[name], shown))
     assert not inputs["rewards"][ends["is_reset"]].any()
     assert not (ends["is_reset"] & ends["done"]).any()
 
@@ -97,3 +109,7 @@ def test_at_a_reset_step_nothing_is_learned(case):
 
     assert np.array_equal(case.expected["vs"][is_reset], case.inputs["values"][is_reset])
     assert not case.expected["pg_advantages"][is_reset].any()
+
+
+def test_episodes_end_in_a_case_with_further_axes():
+    assert any(case.expected["vs"].ndim > 2 for case in WITH_ENDS)

@@ -38,9 +38,9 @@ def wrong(
         parts.c = lambda_ * np.minimum(parts.ratio, parts.c_bar)
         parts.next_V = np.concatenate([parts.V[1:], parts.bootstrap[None]])
         parts.trace = parts.gamma * parts.c
-        parts.last = parts.bootstrap
+        parts.last, parts.delta_gamma = parts.bootstrap, parts.gamma
         (mistake or nothing)("sum", parts)
-        delta = parts.rho * (parts.r + parts.gamma * parts.next_V - parts.V)
+        delta = parts.rho * (parts.r + parts.delta_gamma * parts.next_V - parts.V)
         parts.vs, parts.after = np.stack([sum_forwards(parts, delta, s) for s in range(len(delta))]), None
         (mistake or nothing)("advantage", parts)
         after = np.concatenate([parts.vs[1:], parts.last[None]]) if parts.after is None else parts.after
@@ -110,9 +110,41 @@ def mu_over_pi_but_reset_steps(parts):
     parts.ratio = np.where(parts.cut, 0, 1 / parts.ratio).astype(parts.ratio.dtype)
 
 
+@mistake("sum", "pi and mu swapped")
+def mu_over_pi_in_vs(parts):
+    parts.rho = np.minimum(1 / parts.ratio, parts.rho_bar)
+    parts.trace = parts.gamma * parts.lambda_ * np.minimum(1 / parts.ratio, parts.c_bar)
+
+
+@mistake("sum", "pi and mu swapped")
+def mu_over_pi_in_the_advantages(parts):
+    parts.pg_rho = np.minimum(1 / parts.ratio, parts.pg_rho_bar)
+
+
 @mistake("sum", "no rho in delta")
 def delta_without_rho(parts):
     parts.rho = np.ones_like(parts.rho)
+
+
+@mistake("sum", "rho-bar ignored")
+def ratio_in_delta(parts):
+    parts.rho = parts.ratio
+
+
+@mistake("sum", "rho-bar ignored")
+def rho_clipped_at_1(parts):
+    parts.rho = parts.ratio.clip(max=1)
+
+
+@mistake("sum", "clips left out")
+def ratio_everywhere(parts):
+    parts.rho = parts.pg_rho = parts.ratio
+    parts.trace = parts.gamma * parts.lambda_ * parts.ratio
+
+
+@mistake("sum", "c-bar used for rho")
+def rho_clipped_at_c_bar(parts):
+    parts.rho = np.minimum(parts.ratio, parts.c_bar)
 
 
 @mistake("sum", "lambda in rho")
@@ -128,6 +160,41 @@ def lambda_times_both_rhos(parts):
 @mistake("sum", "rho used for c")
 def ratio_for_c(parts):
     parts.trace = parts.gamma * parts.lambda_ * parts.ratio
+
+
+@mistake("sum", "rho used for c")
+def clipped_rho_for_lambda_c(parts):
+    parts.trace = parts.gamma * parts.rho
+
+
+@mistake("sum", "rho used for c")
+def clipped_rho_clipped_again(parts):
+    parts.trace = parts.gamma * parts.lambda_ * np.minimum(parts.rho, parts.c_bar)
+
+
+@mistake("sum", "c-bar not separate")
+def weight_of_the_advantage_for_c(parts):
+    parts.trace = parts.gamma * parts.lambda_ * parts.pg_rho
+
+
+@mistake("sum", "c-bar not separate")
+def c_clipped_at_1_as_well(parts):
+    parts.trace = parts.gamma * parts.c.clip(max=parts.lambda_)
+
+
+@mistake("sum", "lambda within the clip")
+def lambda_before_the_clip(parts):
+    parts.trace = parts.gamma * np.minimum(parts.lambda_ * parts.ratio, parts.c_bar)
+
+
+@mistake("sum", "lambda counted twice")
+def lambda_twice(parts):
+    parts.trace = parts.trace * parts.lambda_
+
+
+@mistake("sum", "lambda in the discount")
+def lambda_times_gamma(parts):
+    parts.gamma = parts.delta_gamma = parts.lambda_ * parts.gamma
 
 
 @mistake("sum", "c-bar not separate")
@@ -176,6 +243,21 @@ def bootstrap_in_the_last_reward(parts):
     parts.r[-1] += parts.gamma[-1] * parts.bootstrap
 
 
+@mistake("ratio", "bootstrap value counted twice")
+def undiscounted_bootstrap_in_the_last_reward(parts):
+    parts.r[-1] += parts.bootstrap
+
+
+@mistake("advantage", "bootstrap value counted twice")
+def bootstrap_in_the_last_target(parts):
+    parts.vs[-1] += parts.bootstrap
+
+
+@mistake("outputs", "bootstrap value counted twice")
+def bootstrap_in_the_last_target_that_is_returned(parts):
+    parts.vs[-1] += parts.bootstrap
+
+
 @mistake("sum", "bootstrap value counted twice")
 def bootstrap_ends_the_sum(parts):
     parts.end = parts.bootstrap
@@ -214,6 +296,31 @@ def discount_of_the_next_step(parts):
 @mistake("ratio", "discount shifted by one")
 def discount_of_the_step_before(parts):
     parts.gamma = np.concatenate([np.ones_like(parts.gamma[:1]), parts.gamma[:-1]])
+
+
+@mistake("sum", "discount shifted by one")
+def discount_of_the_next_step_in_the_trace(parts):
+    parts.trace = np.concatenate([parts.gamma[1:], parts.gamma[-1:]]) * parts.c
+
+
+@mistake("sum", "discount shifted by one")
+def discount_of_the_next_step_in_delta(parts):
+    parts.delta_gamma = np.concatenate([parts.gamma[1:], parts.gamma[-1:]])
+
+
+@mistake("advantage", "discount shifted by one")
+def discount_of_the_next_step_in_the_advantage(parts):
+    parts.gamma = np.concatenate([parts.gamma[1:], parts.gamma[-1:]])
+
+
+@mistake("ratio", "reward shifted by one")
+def reward_of_the_next_step(parts):
+    parts.r = np.concatenate([parts.r[1:], np.zeros_like(parts.r[:1])])
+
+
+@mistake("ratio", "ratio shifted by one")
+def ratio_of_the_next_step(parts):
+    parts.ratio = np.concatenate([parts.ratio[1:], parts.ratio[-1:]])
 
 
 @mistake("ratio", "next episode's value leaking past a cut")
@@ -293,6 +400,19 @@ def error_for_target(parts):
 @mistake("outputs", "outputs swapped")
 def advantages_first(parts):
     parts.vs, parts.advantages = parts.advantages, parts.vs
+
+
+def terminating_where_done(log_rhos, discounts, rewards, values, bootstrap_value, done):
+    """Whatever ended the episode, and in the last row as well."""
+    done = done.reshape(done.shape + (1,) * (values.ndim - done.ndim))
+    return right(log_rhos, discounts * (1 - done), rewards, values, bootstrap_value)
+
+
+def crossing_resets(log_pi, log_mu, discounts, rewards, values, bootstrap_value, is_reset):
+    """The reset steps have a ratio as any other step."""
+    is_reset = is_reset.reshape(is_reset.shape + (1,) * (values.ndim - is_reset.ndim))
+    log_rhos = np.where(is_reset, 0.0, log_pi - log_mu)
+    return right(log_rhos, discounts, rewards, values, bootstrap_value)
 
 
 def along_axis_1(log_rhos, discounts, rewards, values, bootstrap_value):
@@ -396,8 +516,13 @@ def two_axes(log_rhos, discounts, rewards, values, bootstrap_value):
     return right(log_rhos, discounts, rewards, values, bootstrap_value)
 
 
-def clamped(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0):
-    return right(log_rhos.clip(max=20), discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
+def clamped(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0, largest=20):
+    return right(log_rhos.clip(max=largest), discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
+
+
+def zeros_where_large(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar=1.0, pg_rho_bar=1.0, c_bar=1.0):
+    outputs = right(log_rhos, discounts, rewards, values, bootstrap_value, rho_bar, pg_rho_bar, c_bar)
+    return [0.0 * array for array in outputs] if np.abs(outputs[0]).max() > 1e10 else outputs
 
 
 def changing(log_rhos, discounts, rewards, values, bootstrap_value):

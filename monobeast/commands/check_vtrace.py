@@ -1,15 +1,19 @@
 """`monobeast check-vtrace`: runs somebody's V-trace function against the package's vectors."""
 
 import argparse
+import contextlib
 import difflib
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from monobeast.vtrace_check.adapter import ARRAYS, DTYPES
 from monobeast.vtrace_check.check import LARGEST_TOLERANCE, compare, may_be_ctrl_c
-from monobeast.vtrace_check.messages import describe
+from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
+from monobeast.vtrace_check.messages import describe, write_power
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=float,
         metavar="FLOAT",
-        help=f"largest error that agrees, 0 to {LARGEST_TOLERANCE} (default: 1e-9; 1e-5 for float32 or less)",
+        help=f"largest error that agrees, 0 to {LARGEST_TOLERANCE} (default: {write_power(TOLERANCE)}; "
+        f"{write_power(FLOAT32_TOLERANCE)} for float32 or less)",
     )
     parser.add_argument("--skip", action="append", default=[], metavar="KIND", help="leave out a kind of cases")
 
@@ -45,17 +50,29 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: there is no such function, or it can't be called.
     """
-    report = compare(
-        find_function(arguments.function),
-        order=arguments.order,
-        arrays=arguments.arrays,
-        dtype=arguments.dtype,
-        tolerance=arguments.tolerance,
-        skip=arguments.skip,
-    )
+    with _ended_by_signals():
+        report = compare(
+            find_function(arguments.function),
+            order=arguments.order,
+            arrays=arguments.arrays,
+            dtype=arguments.dtype,
+            tolerance=arguments.tolerance,
+            skip=arguments.skip,
+        )
     encoding = sys.stdout.encoding or "utf-8"
     print(str(report).encode(encoding, "backslashreplace").decode(encoding))  # a name may be what it can't show
     return 0 if report.agrees else 1
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the process at once: a handler of Python's would wait for a function that is in C."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def find_function(place: str) -> Callable[..., Any]:
@@ -90,4 +107,7 @@ def _hint_at_module(place: str) -> str:
     path, _, names = place.partition(":")
     if not path.endswith(".py"):
         return ""
-    return f"; did you mean {path.removesuffix('.py').strip('./').replace('/', '.')}:{names}?"
+    parts = os.path.relpath(path.removesuffix(".py")).split(os.sep)
+    if all(part.isidentifier() for part in parts):
+        return f"; did you mean {'.'.join(parts)}:{names}?"
+    return f"; did you mean {parts[-1]}:{names}, with {os.path.dirname(path)} in PYTHONPATH?"

@@ -7,15 +7,15 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, SupportsFloat
 
 from monobeast.vtrace_check.adapter import ARRAYS, DTYPES, Adapter
 from monobeast.vtrace_check.comparison import DIFFERS, FAILED, LEFT_OUT, Comparison, compare_outputs
 from monobeast.vtrace_check.diagnosis import explain
-from monobeast.vtrace_check.messages import describe
+from monobeast.vtrace_check.messages import describe, write_power
 from monobeast.vtrace_check.outputs import OutputError
 from monobeast.vtrace_check.report import Report
-from monobeast.vtrace_check.signature import Call, read_order, read_signature
+from monobeast.vtrace_check.signature import Call, read_names, read_order, read_signature
 from monobeast.vtrace_vectors import Case, load_cases, load_kinds
 
 LARGEST_TOLERANCE = 0.1
@@ -42,7 +42,7 @@ def check_vtrace(
         arrays: "numpy" or "torch"; None: NumPy's, and torch's if it raises in every case with those.
         dtype: "float64" or "float32", of what it is given.
         tolerance: largest error that agrees, relative to the largest magnitude in a trajectory; None: 1e-9, or 1e-5
-            for outputs in float32 or less.
+            for inputs or outputs in float32 or less.
         skip: kinds of cases to leave out, or one of them.
 
     Returns:
@@ -50,7 +50,7 @@ def check_vtrace(
 
     Raises:
         AssertionError: a case differs, or none was checked; the message is the report.
-        TypeError: `function` is none.
+        TypeError: `function` is none, or an option is of another type than those above.
         ValueError: the function can't be called with what V-trace has, or an option is not one of those above.
     """
     report = compare(function, order=order, arrays=arrays, dtype=dtype, tolerance=tolerance, skip=skip)
@@ -86,9 +86,11 @@ def _check_options(arrays: str | None, dtype: str, tolerance: float | None, skip
     """The kinds to skip."""
     if arrays not in (None, *ARRAYS) or dtype not in DTYPES:
         raise ValueError(f"arrays {arrays}, dtype {dtype}: must be of {', '.join(ARRAYS)}; {', '.join(DTYPES)}")
+    if not isinstance(tolerance, SupportsFloat | None):
+        raise TypeError(f"tolerance: expected a number or None, found {tolerance!r}")
     if tolerance is not None and not 0 <= tolerance <= LARGEST_TOLERANCE:
         raise ValueError(f"tolerance {tolerance}: must be a number from 0 to {LARGEST_TOLERANCE}")
-    skipped = {skip} if isinstance(skip, str) else {*skip}
+    skipped = {skip} if isinstance(skip, str) else {*read_names("skip", skip)}
     if unknown := sorted(skipped - {*load_kinds()}):
         raise ValueError(f"no kind {', '.join(unknown)}; there are {', '.join(load_kinds())}")
     return skipped
@@ -156,7 +158,7 @@ def _advise(comparisons: list[Comparison]) -> list[str]:
     wrong = [one for one in comparisons if one.verdict in (DIFFERS, FAILED)]
     notes = []
     if small := [one for one in wrong if one.is_small]:
-        notes = [f"If that precision is meant: --tolerance {small[0].rounding:.0e}.".replace("e-0", "e-")]
+        notes = [f"If that precision is meant: --tolerance {write_power(small[0].rounding)}."]
     if wrong and {one.case.kind for one in wrong} == {_FURTHER_AXES}:
         notes.append(f'If it is of [T, B] alone: --skip "{_FURTHER_AXES}".')
     return notes

@@ -27,7 +27,7 @@ class Comparison(NamedTuple):
     advantages_error: float | None = None
     remark: str = ""  # why there is no number, or the verdict
     outputs: Outputs | None = None
-    rounding: float = 0.0  # largest error that may be the rounding of the outputs' dtype, float32 if that has more
+    rounding: float = FLOAT32_TOLERANCE  # largest error that may be that of the outputs' dtype, or at least of float32
     is_small: bool = False  # it differs by no more than that
     raised: str = ""  # the traceback, where the function raised
 
@@ -37,10 +37,7 @@ def compare_outputs(case: Case, found: Found, tolerance: float | None = None) ->
     limit = (TOLERANCE if found.dtype == "float64" else FLOAT32_TOLERANCE) if tolerance is None else tolerance
     is_half = found.dtype in ("float16", "bfloat16")
     rounding = max(limit, FLOAT16_TOLERANCE if is_half else FLOAT32_TOLERANCE)
-    scale = measure_scale(case)
-    vs_error, advantages_error = (
-        _largest_error(*pair, scale) for pair in zip(found.outputs, Outputs(**case.expected), strict=True)
-    )
+    vs_error, advantages_error = measure_errors(case, found.outputs)
     largest = np.inf if vs_error is None or advantages_error is None else max(vs_error, advantages_error)
     is_small = limit < largest <= rounding
     remark = ", ".join(filter(None, (_locate(*pair) for pair in zip(("vs", "advantages"), found.outputs))))
@@ -50,29 +47,38 @@ def compare_outputs(case: Case, found: Found, tolerance: float | None = None) ->
     return Comparison(case, verdict, vs_error, advantages_error, remark, found.outputs, rounding, is_small)
 
 
-def measure_scale(case: Case) -> Array:
-    """Largest magnitude in each trajectory, [B, ...]."""
-    arrays = [case.inputs["rewards"], case.inputs["values"], case.inputs["bootstrap_value"][None]]
-    largest = [np.abs(array).max(axis=0) for array in (*arrays, *case.expected.values())]
-    scale = np.max(np.broadcast_arrays(*largest), axis=0)
-    return np.where(scale > 0, scale, 1.0)
+def measure_errors(case: Case, outputs: Outputs) -> tuple[float | None, float | None]:
+    """Largest errors of vs and of the advantages, each relative to the largest magnitude in its trajectory."""
+    expected = Outputs(**case.expected)
+    scale = _measure_scale(case, expected)
+    vs_error, advantages_error = (_largest_error(*pair, scale) for pair in zip(outputs, expected, strict=True))
+    return vs_error, advantages_error
 
 
-def is_same(wrong: Outputs, found: Outputs, scale: Array, limit: float) -> bool:
-    """Whether the numbers of a mistake are those that were found, relative to the largest of them in their trajectory.
+def is_same(case: Case, wrong: Outputs, found: Outputs, limit: float) -> bool:
+    """Whether the numbers of a mistake are those that were found, relative to what the mistake makes of the case.
+
+    Not to what is right: where that is large, all small numbers would be the same.
 
     What is not finite in both is the same, infinity or NaN: that depends on the order of the terms. So it does where
     what was found is not finite, and the mistake gives more than float32 can hold.
     """
-    return all(_are_close(*pair, scale, limit) for pair in zip(wrong, found, strict=True))
+    scale = _measure_scale(case, Outputs(*(np.where(np.isfinite(array), array, 0.0) for array in wrong)))
+    return all(_are_close(*pair, limit * scale) for pair in zip(wrong, found, strict=True))
 
 
-def _are_close(wrong: Array, found: Array, scale: Array, limit: float) -> bool:
+def _are_close(wrong: Array, found: Array, limit: Array) -> bool:
     largest = np.abs(np.where(np.isfinite(wrong), wrong, np.inf)).max(axis=0)
-    scale = np.maximum(scale, np.abs(np.where(np.isfinite(wrong), wrong, 0.0)).max(axis=0))
     with np.errstate(invalid="ignore"):
-        close = np.abs(wrong - found) <= limit * scale
+        close = np.abs(wrong - found) <= limit
     return bool((close | (~np.isfinite(found) & (largest > _FLOAT32_MAX))).all())
+
+
+def _measure_scale(case: Case, outputs: Outputs) -> Array:
+    """Largest magnitude in each trajectory of the case and these outputs, [B, ...]."""
+    arrays = [case.inputs["rewards"], case.inputs["values"], case.inputs["bootstrap_value"][None], *outputs]
+    scale = np.max(np.broadcast_arrays(*(np.abs(array).max(axis=0) for array in arrays)), axis=0)
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _largest_error(found: Array, expected: Array, scale: Array) -> float | None:

@@ -1,104 +1,128 @@
-"""What is the matter with a function: the mistake whose numbers it gives, or else what can be said."""
+"""What is the matter with a function: the mistake whose numbers it gives, or else those that would show there."""
 
 from collections.abc import Iterable
 from functools import cache
+from typing import NamedTuple
 
-from monobeast.vtrace_check.comparison import (
-    AGREES,
-    DIFFERS,
-    FLOAT16_TOLERANCE,
-    LEFT_OUT,
-    Comparison,
-    is_same,
-    measure_scale,
-)
-from monobeast.vtrace_check.faults import FAULTS
+import numpy as np
+
+from monobeast.vtrace_check.comparison import FAILED, FLOAT16_TOLERANCE, Comparison, is_same, measure_errors
+from monobeast.vtrace_check.faults import FAULTS, Fault
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
-_GENERIC = ("one step", "on policy", "off policy")  # kinds: who fails these has no fault of another kind alone
+Errors = tuple[float | None, float | None]  # of vs and of the advantages; None: not finite
+
+
+class _Effect(NamedTuple):
+    """What a mistake makes of a case."""
+
+    outputs: Outputs
+    errors: Errors
 
 
 def explain(comparisons: list[Comparison], taken: Iterable[str]) -> dict[str, str]:
-    """Of each kind that differs by more than rounding: what is the matter.
+    """Of each kind that failed, or differs by more than rounding: what is the matter.
 
-    A mistake is certain if it gives all wrong numbers of all kinds. One that gives those of some kinds alone is named
-    as such: there may be two.
+    A mistake is possible if it shows in nothing that agrees, be it vs or the advantages of a case. It is certain if it
+    also gives the numbers of every case that differs. One that gives those of some kinds alone is named as such: there
+    may be two. Where none gives the numbers it is said which would show.
     """
-    differing = [one for one in comparisons if one.verdict == DIFFERS and not one.is_small]
-    kinds = {one.case.kind: [other for other in differing if other.case.kind == one.case.kind] for one in differing}
-    faults = {one.case.name: _find_faults(one, {*taken}) for one in differing}
-    if common := _find_common(faults, differing):
-        return dict.fromkeys(kinds, f"{_what_differs(differing)}: these are the numbers of: {_name(common)}")
-    named = {kind: _find_common(faults, of_kind) for kind, of_kind in kinds.items()}
-    unknown = [one for one in differing if not named[one.case.kind]]
-    is_special = {one.verdict for one in comparisons if one.case.kind in _GENERIC} <= {AGREES, LEFT_OUT}
+    measured = [one for one in comparisons if one.outputs is not None]
+    differing = [one for one in measured if _find_wrong(one)]
+    failing = [one for one in comparisons if one.verdict == FAILED or _find_wrong(one)]
+    if not failing:
+        return {}
+    kinds = {one.case.kind: [other for other in failing if other.case.kind == one.case.kind] for one in failing}
+    if not measured:
+        return dict.fromkeys(kinds, "no numbers in any case")
+    possible = _find_possible(measured, {*taken})
+    certain = _find_same(possible, differing)
     texts = {}
     for kind, of_kind in kinds.items():
-        if named[kind]:
-            texts[kind] = f"{_what_differs(of_kind)}: in these kinds alone, the numbers of: {_name(named[kind])}"
+        if certain and any(map(_find_wrong, of_kind)):
+            texts[kind] = f"{_what_differs(differing)}: these are the numbers of: {_name(certain)}"
+        elif same := _find_same(possible, of_kind):
+            texts[kind] = f"{_what_differs(of_kind)}: in these kinds alone, the numbers of: {_name(same)}"
         else:
-            texts[kind] = _hint(kind, of_kind) if is_special else _measure(unknown)
+            texts[kind] = f"{_what_differs(of_kind)}: {_suggest(of_kind, differing, possible)}"
     return texts
 
 
-def _find_common(faults: dict[str, set[int]], comparisons: list[Comparison]) -> set[int]:
-    """Those that give the numbers of all these cases."""
-    return set.intersection(*(faults[one.case.name] for one in comparisons)) if comparisons else set()
+def _find_wrong(comparison: Comparison) -> set[int]:
+    """Which of the outputs differ by more than rounding; none where there are no outputs."""
+    errors = (comparison.vs_error, comparison.advantages_error)
+    return _exceed(errors, comparison.rounding) if comparison.outputs is not None else set()
 
 
-def _find_faults(comparison: Comparison, taken: set[str]) -> set[int]:
-    """Places in `FAULTS` of those that give these very outputs, but for rounding: a mistake may be made in float32."""
-    if comparison.outputs is None:
-        return set()
-    wrong, scale = _wrong_outputs(comparison.case.name), measure_scale(comparison.case)
-    return {
-        i
-        for i, fault in enumerate(FAULTS)
-        if (not fault.takes or fault.takes in taken)
-        and is_same(wrong[i], comparison.outputs, scale, comparison.rounding)
-    }
+def _find_shown(fault: Fault, comparison: Comparison) -> set[int]:
+    """Which of the case's outputs the mistake changes by more than rounding."""
+    return _exceed(_effects(comparison.case.name)[fault].errors, comparison.rounding)
+
+
+def _unite(outputs: Iterable[set[int]]) -> set[int]:
+    return set().union(*outputs)
+
+
+def _exceed(errors: Errors, limit: float) -> set[int]:
+    return {i for i, error in enumerate(errors) if error is None or error > limit}
 
 
 @cache
-def _wrong_outputs(name: str) -> list[Outputs]:
-    """What each mistake gives for a case."""
+def _effects(name: str) -> dict[Fault, _Effect]:
+    """What each mistake makes of the case of this name."""
     case = next(case for case in load_cases() if case.name == name)
-    return [fault.compute(case) for fault in FAULTS]
+    outputs = {fault: fault.compute(case) for fault in FAULTS}
+    return {fault: _Effect(wrong, measure_errors(case, wrong)) for fault, wrong in outputs.items()}
 
 
-def _name(places: set[int]) -> str:
+def _find_possible(measured: list[Comparison], taken: set[str]) -> list[Fault]:
+    """Mistakes that a function of these arguments can have, and that show in nothing that agrees."""
+    makeable = [fault for fault in FAULTS if not fault.takes or fault.takes in taken]
+    return [fault for fault in makeable if all(_find_shown(fault, one) <= _find_wrong(one) for one in measured)]
+
+
+def _find_same(possible: list[Fault], differing: list[Comparison]) -> list[Fault]:
+    """Mistakes that give the numbers of all these cases, but for rounding: a mistake may be made in float32."""
+    return [fault for fault in possible if differing and all(_gives(fault, one) for one in differing)]
+
+
+def _gives(fault: Fault, comparison: Comparison) -> bool:
+    wrong, found = _effects(comparison.case.name)[fault].outputs, comparison.outputs
+    return found is not None and is_same(comparison.case, wrong, found, comparison.rounding)
+
+
+def _name(faults: list[Fault]) -> str:
     """Mistakes, those of one name together."""
     ways: dict[str, list[str]] = {}
-    for i in sorted(places):
-        ways.setdefault(FAULTS[i].name, []).append(FAULTS[i].how)
+    for fault in faults:
+        ways.setdefault(fault.name, []).append(fault.how)
     return ", or ".join(f"{name} ({'; or '.join(hows)})" for name, hows in ways.items())
 
 
 def _what_differs(comparisons: list[Comparison]) -> str:
-    vs, advantages = (any(_is_wrong(one, i) for one in comparisons) for i in range(2))
-    if vs and advantages:
+    wrong = _unite(map(_find_wrong, comparisons))
+    if len(wrong) == len(Outputs._fields):
         return "vs and advantages differ"
-    return "vs differ, the advantages agree" if vs else "vs agree, the advantages differ"
+    if not wrong:
+        return "no numbers to compare"
+    return "vs differ, the advantages agree" if 0 in wrong else "vs agree, the advantages differ"
 
 
-def _is_wrong(comparison: Comparison, output: int) -> bool:
-    error = (comparison.vs_error, comparison.advantages_error)[output]
-    return error is None or error > comparison.rounding
-
-
-def _hint(kind: str, of_kind: list[Comparison]) -> str:
-    """What usually is wrong where this kind differs and the generic ones agree."""
-    usual = load_kinds()[kind].usual_fault
-    hint = usual.vs if any(_is_wrong(one, 0) for one in of_kind) else usual.pg_advantages
-    return f"{_measure(of_kind)}; here it usually is {hint}"
-
-
-def _measure(comparisons: list[Comparison]) -> str:
-    errors = [error for one in comparisons for error in (one.vs_error, one.advantages_error)]
-    largest = max((error for error in errors if error is not None), default=0.0)
-    text = f"{_what_differs(comparisons)}: no known mistake gives these numbers"
-    if None in errors:
-        return f"{text}, some of which are not finite"
-    size = f"errors of at most {largest:.1e}"
-    return f"{text}; {size}" + (", as of a sum in float16" if largest <= FLOAT16_TOLERANCE else "")
+def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Fault]) -> str:
+    """Of a kind whose numbers no mistake gives: the possible ones that show in all of it, and in most besides."""
+    errors = [np.inf if error is None else error for one in differing for error in (one.vs_error, one.advantages_error)]
+    if errors and max(errors) <= FLOAT16_TOLERANCE:
+        return f"errors of at most {max(errors):.1e}, as of a sum in float16"
+    wrong = _unite(map(_find_wrong, of_kind))
+    shown = {fault: _unite(_find_shown(fault, one) for one in of_kind) for fault in possible}
+    extent = {
+        fault: sum(len(_find_shown(fault, one)) for one in differing)
+        for fault in possible
+        if shown[fault] and wrong <= shown[fault]
+    }
+    most = max(extent.values(), default=0)
+    if names := dict.fromkeys(fault.name for fault in extent if extent[fault] == most):
+        return f"no known mistake gives these numbers; what shows here, and in nothing that agrees: {', '.join(names)}"
+    of_cases = load_kinds()[of_kind[0].case.kind]
+    return f"no single known mistake shows here, and in nothing that agrees; what its cases have: {of_cases}"

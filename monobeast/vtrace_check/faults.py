@@ -10,11 +10,33 @@ from typing import NamedTuple
 import numpy as np
 
 from monobeast.vtrace_check import mistakes, policies
-from monobeast.vtrace_check.mistakes import with_advantages, with_inputs, with_log_probs, with_outputs, with_terms
-from monobeast.vtrace_check.terms import Outputs, follow
-from monobeast.vtrace_vectors import Case
+from monobeast.vtrace_check.mistakes import (
+    Compute,
+    FindRows,
+    MakeTerms,
+    add_to_last,
+    clipped,
+    everywhere,
+    in_advantages,
+    in_vs,
+    is_before,
+    is_done,
+    is_reset,
+    is_zero,
+    only,
+    shift,
+    with_input_where,
+    with_inputs,
+    with_log_probs,
+    with_outputs,
+    with_targets,
+    with_terms,
+    with_traces_across,
+)
+from monobeast.vtrace_check.terms import Outputs, Terms, complete, follow
+from monobeast.vtrace_vectors import Array
 
-Compute = Callable[[Case], Outputs]
+Ways = dict[str, Compute]  # to make a mistake: how, and what it gives
 
 
 class Fault(NamedTuple):
@@ -29,141 +51,258 @@ class Fault(NamedTuple):
         return f"{self.name} ({self.how})"
 
 
-def _shifted(by: int, edge: int | float) -> Compute:
-    return partial(with_inputs, discounts=lambda case: mistakes.shift(case.inputs["discounts"], by, edge))
+def _in_places(how: str, wrong: MakeTerms) -> Ways:
+    """A mistake that may be made throughout, or in vs or the advantages alone."""
+    return {
+        how: everywhere(wrong),
+        f"{how}, in vs alone": in_vs(wrong),
+        f"{how}, in the advantages alone": in_advantages(wrong),
+    }
 
 
-def _shifted_cs(by: int, edge: int | float) -> Compute:
-    return partial(with_terms, cs=lambda terms, _: mistakes.shift(terms.cs, by, edge))
+def _of_ratios(how: str, wrong: MakeTerms) -> Ways:
+    """One that may be made in rho or c alone as well."""
+    return {
+        **_in_places(how, wrong),
+        f"{how}, in delta's rho alone": in_vs(only("rhos", wrong)),
+        f"{how}, in c alone": in_vs(only("cs", wrong)),
+    }
 
 
-_WAYS: dict[str, dict[str, Compute]] = {
+# By how many rows, the edge as `mistakes.shift` knows it, and both in words.
+_SHIFTS: list[tuple[int, int | float, str]] = [
+    (-1, -1, "that of the next step, the last row's own for the last"),
+    (-1, 0, "that of the next step, the first row's for the last"),
+    (-1, 0.0, "that of the next step, 0 for the last"),
+    (-1, 1.0, "that of the next step, 1 for the last"),
+    (1, 0, "that of the step before, the first row's own for the first"),
+    (1, -1, "that of the step before, the last row's for the first"),
+    (1, 0.0, "that of the step before, 0 for the first"),
+    (1, 1.0, "that of the step before, 1 for the first"),
+]
+
+
+def _shifted(name: str, by: int, edge: int | float) -> MakeTerms:
+    return with_terms(**{name: lambda terms, _: shift(getattr(terms, name), by, edge)})
+
+
+def _shifted_input(name: str, by: int, edge: int | float) -> MakeTerms:
+    return with_inputs(**{name: lambda case: shift(case.inputs[name], by, edge)})
+
+
+def _shift_discounts() -> Ways:
+    ways: Ways = {}
+    for by, edge, how in _SHIFTS:
+        wrong = _shifted_input("discounts", by, edge)
+        ways |= _in_places(how, wrong)
+        ways[f"{how}, in delta alone"] = in_vs(only("discounts", wrong))
+        ways[f"{how}, in delta and the advantages"] = everywhere(only("discounts", wrong))
+    return ways | _shift_in_trace("trace_discounts", ", in the trace alone")
+
+
+def _shift_in_trace(name: str, where: str = "") -> Ways:
+    """As the trace has no use for the last row's, there is one way to take that of the next step."""
+    ways = {"that of the next step" + where: everywhere(_shifted(name, -1, -1))}
+    return ways | {how + where: everywhere(_shifted(name, by, edge)) for by, edge, how in _SHIFTS if by > 0}
+
+
+def _bootstrapped(last: Callable[[Terms], Array]) -> MakeTerms:
+    """Of another V(x_T)."""
+    return with_terms(next_values=lambda terms, _: follow(terms.values, last(terms)))
+
+
+def _add_to_last_target(how: str, more: Callable[[Terms], Array]) -> Ways:
+    return {
+        how: with_outputs(lambda right, terms: Outputs(add_to_last(right.vs, more(terms)), right.pg_advantages)),
+        f"{how}, before the advantages": with_outputs(
+            lambda right, terms: complete(add_to_last(right.vs, more(terms)), terms)
+        ),
+    }
+
+
+def _last_value(terms: Terms) -> Array:
+    return terms.next_values[-1]
+
+
+def _discounted_last_value(terms: Terms) -> Array:
+    return terms.discounts[-1] * terms.next_values[-1]
+
+
+def _swap_but(find: FindRows) -> MakeTerms:
+    return with_inputs(log_rhos=lambda case: np.where(find(case), -np.inf, -case.inputs["log_rhos"]))
+
+
+def _leak(row: str, find: FindRows) -> Ways:
+    return {
+        **_of_ratios(f"{row} counts as if its ratio were 1", with_input_where(find, "log_rhos", 0.0)),
+        f"{row} has rho 0, but c 1": everywhere(with_traces_across(find)),
+    }
+
+
+def _bootstrap_from_the_next_episode(row: str, find: FindRows) -> Ways:
+    compute = partial(mistakes.bootstrap_from_the_next_episode, find=find)
+    how = f"V(x_{{t+2}}) for V(x_{{t+1}}) before {row}"
+    return {
+        f"{how}, in delta and the advantage": partial(compute, in_delta=True, in_advantage=True),
+        f"{how}, in delta": partial(compute, in_delta=True, in_advantage=False),
+        f"{how}, in the advantage": partial(compute, in_delta=False, in_advantage=True),
+    }
+
+
+_RESET, _ZERO = "a reset step", "a step of ratio 0"  # in most cases these are the same
+
+_WAYS: dict[str, Ways] = {
     "pi and mu swapped": {
-        "mu / pi for pi / mu": partial(with_inputs, log_rhos=lambda case: -case.inputs["log_rhos"]),
-        "mu / pi for pi / mu, but 0 in reset steps": partial(
-            with_inputs, log_rhos=lambda case: np.where(mistakes.is_cut(case), -np.inf, -case.inputs["log_rhos"])
-        ),
+        **_of_ratios("mu / pi for pi / mu", with_inputs(log_rhos=lambda case: -case.inputs["log_rhos"])),
+        **_of_ratios(f"mu / pi for pi / mu, but 0 in {_RESET}", _swap_but(is_reset)),
+        **_of_ratios(f"mu / pi for pi / mu, but 0 in {_ZERO}", _swap_but(is_zero)),
     },
-    "no rho in delta": {"1 for it": partial(with_terms, rhos=lambda terms, _: 1.0)},
-    "lambda in rho": {
-        "in delta's": partial(with_terms, rhos=lambda terms, lambda_: lambda_ * terms.rhos),
-        "in delta's and the advantage's": partial(
-            with_terms,
-            rhos=lambda terms, lambda_: lambda_ * terms.rhos,
-            pg_rhos=lambda terms, lambda_: lambda_ * terms.pg_rhos,
-        ),
+    "no rho in delta": {"1 for it": everywhere(with_terms(rhos=lambda terms, _: 1.0))},
+    "rho-bar ignored": {
+        "pi / mu in delta": everywhere(clipped(rho=[None])),
+        "pi / mu in delta and the advantages": everywhere(clipped(rho=[None], pg_rho=[None])),
+        "clipped at 1 in delta": everywhere(clipped(rho=[1.0])),
+        "clipped at 1 in delta and the advantages": everywhere(clipped(rho=[1.0], pg_rho=[1.0])),
+        "clipped at 1 in the advantages": everywhere(clipped(pg_rho=[1.0])),
     },
-    "rho used for c": {"c is pi / mu, not clipped": partial(with_inputs, clip_c_threshold=lambda _: None)},
+    "rho not clipped in the advantage": {"pi / mu for it": everywhere(clipped(pg_rho=[None]))},
+    "one clip for both rhos": {
+        "rho-bar in the advantages": everywhere(clipped(pg_rho=["rho"])),
+        "that of the advantages in delta": everywhere(clipped(rho=["pg_rho"])),
+    },
+    "c-bar used for rho": {
+        "in delta": everywhere(clipped(rho=["c"])),
+        "in the advantages": everywhere(clipped(pg_rho=["c"])),
+        "in delta and the advantages": everywhere(clipped(rho=["c"], pg_rho=["c"])),
+        "in delta, and rho-bar for c": everywhere(clipped(rho=["c"], c=["rho"])),
+    },
+    "clips left out": {
+        "pi / mu for every weight": everywhere(clipped(rho=[None], pg_rho=[None], c=[None])),
+        "pi / mu for rho and c in vs": everywhere(clipped(rho=[None], c=[None])),
+        "every weight is clipped at 1": everywhere(clipped(rho=[1.0], pg_rho=[1.0], c=[1.0])),
+    },
+    "rho used for c": {
+        "c is pi / mu, not clipped": everywhere(clipped(c=[None])),
+        "c is pi / mu, not clipped, without lambda": everywhere(
+            with_inputs(clip_c_threshold=lambda _: None, lambda_=lambda _: 1.0)
+        ),
+        "c is rho, clipped at rho-bar, without lambda": everywhere(with_terms(cs=lambda terms, _: terms.rhos)),
+        "c is rho, clipped at rho-bar and then at c-bar": everywhere(clipped(c=["rho", "c"])),
+    },
     "c-bar not separate": {
-        "c is clipped at rho-bar": partial(
-            with_inputs, clip_c_threshold=lambda case: case.params["clip_rho_threshold"]
-        ),
-        "c is clipped at 1, whatever c-bar is": partial(with_inputs, clip_c_threshold=lambda _: 1.0),
+        "c is clipped at rho-bar": everywhere(clipped(c=["rho"])),
+        "c is clipped at rho-bar of the advantages": everywhere(clipped(c=["pg_rho"])),
+        "c is clipped at 1, whatever c-bar is": everywhere(clipped(c=[1.0])),
+        "c is clipped at 1 where c-bar is above": everywhere(clipped(c=["c", 1.0])),
     },
     "every c is 1": {
-        "1 for min(c-bar, pi / mu)": partial(with_terms, cs=lambda terms, lambda_: lambda_),
-        "1 for lambda min(c-bar, pi / mu)": partial(with_terms, cs=lambda terms, _: 1.0),
+        "1 for min(c-bar, pi / mu)": everywhere(with_terms(cs=lambda terms, lambda_: lambda_)),
+        "1 for lambda min(c-bar, pi / mu)": everywhere(with_terms(cs=lambda terms, _: 1.0)),
     },
-    "c without the discount": {"c for gamma c": partial(with_terms, trace_discounts=lambda terms, _: 1.0)},
-    "c shifted by one": {
-        "that of the next step": _shifted_cs(by=-1, edge=-1),
-        "that of the step before, the first row's own for the first": _shifted_cs(by=1, edge=0),
-        "that of the step before, the last row's for the first": _shifted_cs(by=1, edge=-1),
-        "that of the step before, 1 for the first": _shifted_cs(by=1, edge=1.0),
+    "c without the discount": {"c for gamma c": everywhere(with_terms(trace_discounts=lambda terms, _: 1.0))},
+    "c shifted by one": _shift_in_trace("cs"),
+    "lambda left out": {"c is not multiplied by it": everywhere(with_inputs(lambda_=lambda _: 1.0))},
+    "lambda counted twice": {
+        "its square in c": everywhere(with_inputs(lambda_=lambda case: case.params["lambda_"] ** 2))
     },
-    "lambda left out": {"c is not multiplied by it": partial(with_inputs, lambda_=lambda _: 1.0)},
-    "bootstrap value counted twice": {
-        "added to the last reward as well": mistakes.bootstrap_in_the_last_reward,
-        "the recursion of v_s - V(x_s) starts at V(x_T) for 0": mistakes.bootstrap_after_the_last,
-    },
-    "bootstrap value left out": {
-        "0 for V(x_T)": partial(mistakes.bootstrap_from, last=lambda terms: 0 * terms.values[0]),
-        "V(x_{T-1}) for V(x_T)": partial(mistakes.bootstrap_from, last=lambda terms: terms.values[-1]),
-        "V(x_0) for V(x_T)": partial(mistakes.bootstrap_from, last=lambda terms: terms.values[0]),
-    },
-    "bootstrap value left out of delta": {"0 for V(x_T) there": mistakes.bootstrap_in_the_advantage_alone},
-    "wrong v_T in the last advantage": {
-        "0 for V(x_T)": partial(with_advantages, change=lambda vs, *_: follow(vs, 0 * vs[0])),
-        "v_{T-1} for V(x_T)": partial(with_advantages, change=lambda vs, *_: follow(vs, vs[-1])),
-        "v_0 for V(x_T)": partial(with_advantages, change=lambda vs, *_: follow(vs, vs[0])),
-        "V(x_{T-1}) for V(x_T)": partial(with_advantages, change=lambda vs, terms, _: follow(vs, terms.values[-1])),
-    },
-    "discount shifted by one": {
-        "that of the next step, the last row's own for the last": _shifted(by=-1, edge=-1),
-        "that of the next step, the first row's for the last": _shifted(by=-1, edge=0),
-        "that of the next step, 0 for the last": _shifted(by=-1, edge=0.0),
-        "that of the next step, 1 for the last": _shifted(by=-1, edge=1.0),
-        "that of the step before, the first row's own for the first": _shifted(by=1, edge=0),
-        "that of the step before, the last row's for the first": _shifted(by=1, edge=-1),
-        "that of the step before, 0 for the first": _shifted(by=1, edge=0.0),
-        "that of the step before, 1 for the first": _shifted(by=1, edge=1.0),
-    },
-    "next episode's value leaking past a cut": {
-        "a reset step counts as if its ratio were 1": partial(
-            with_inputs, log_rhos=lambda case: np.where(mistakes.is_cut(case), 0.0, case.inputs["log_rhos"])
+    "lambda within the clip": {"min(c-bar, lambda pi / mu)": everywhere(only("cs", mistakes.with_lambda_in_ratios))},
+    "lambda in rho": {
+        "in delta's": everywhere(with_terms(rhos=lambda terms, lambda_: lambda_ * terms.rhos)),
+        "in delta's and the advantage's": everywhere(
+            with_terms(
+                rhos=lambda terms, lambda_: lambda_ * terms.rhos,
+                pg_rhos=lambda terms, lambda_: lambda_ * terms.pg_rhos,
+            )
         ),
-        "a reset step has rho 0, but c 1": mistakes.cross_cuts,
     },
-    "truncation taken for a termination": {
-        "discount 0 before a reset step": partial(
-            with_inputs, discounts=lambda case: np.where(mistakes.is_before_cut(case), 0.0, case.inputs["discounts"])
+    "lambda in the discount": {
+        "lambda gamma for gamma in delta and the advantages": everywhere(
+            with_terms(discounts=lambda terms, lambda_: lambda_ * terms.discounts)
         )
     },
+    "bootstrap value counted twice": {
+        **_in_places(
+            "gamma V(x_T) added to the last reward",
+            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, _discounted_last_value(terms))),
+        ),
+        **_in_places(
+            "V(x_T) added to the last reward",
+            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, _last_value(terms))),
+        ),
+        **_add_to_last_target("gamma V(x_T) added to the last target", _discounted_last_value),
+        **_add_to_last_target("V(x_T) added to the last target", _last_value),
+        "the recursion of v_s - V(x_s) starts at V(x_T) for 0": partial(
+            mistakes.bootstrap_after_the_last, in_advantage=False
+        ),
+        "the recursion of v_s - V(x_s) starts at V(x_T) for 0, and v_T is twice V(x_T)": partial(
+            mistakes.bootstrap_after_the_last, in_advantage=True
+        ),
+    },
+    "bootstrap value left out": {
+        "0 for V(x_T)": everywhere(_bootstrapped(lambda terms: 0 * terms.values[0])),
+        "V(x_{T-1}) for V(x_T)": everywhere(_bootstrapped(lambda terms: terms.values[-1])),
+        "V(x_0) for V(x_T)": everywhere(_bootstrapped(lambda terms: terms.values[0])),
+    },
+    "bootstrap value left out of delta": {
+        "0 for V(x_T) there": in_vs(_bootstrapped(lambda terms: 0 * terms.values[0])),
+    },
+    "wrong v_T in the last advantage": {
+        "0 for V(x_T)": with_targets(lambda vs, *_: follow(vs, 0 * vs[0])),
+        "v_{T-1} for V(x_T)": with_targets(lambda vs, *_: follow(vs, vs[-1])),
+        "v_0 for V(x_T)": with_targets(lambda vs, *_: follow(vs, vs[0])),
+        "V(x_{T-1}) for V(x_T)": with_targets(lambda vs, terms, _: follow(vs, terms.values[-1])),
+    },
+    "discount shifted by one": _shift_discounts(),
+    "reward shifted by one": {
+        how: everywhere(_shifted("rewards", by, edge)) for by, edge, how in _SHIFTS if edge != 1.0
+    },
+    "ratio shifted by one": {
+        how: everywhere(_shifted_input("log_rhos", by, edge)) for by, edge, how in _SHIFTS if isinstance(edge, int)
+    },
+    "next episode's value leaking past a cut": {
+        **_leak(_RESET, is_reset),
+        **_leak(_ZERO, is_zero),
+    },
+    "truncation taken for a termination": {
+        **_in_places("discount 0 where an episode is done", with_input_where(is_done, "discounts", 0.0)),
+        **_in_places(f"discount 0 before {_RESET}", with_input_where(is_before(is_reset), "discounts", 0.0)),
+        **_in_places(f"discount 0 before {_ZERO}", with_input_where(is_before(is_zero), "discounts", 0.0)),
+    },
     "truncation bootstraps from the next episode": {
-        "V(x_{t+2}) for V(x_{t+1}) before a reset step, in delta and advantage": partial(
-            mistakes.bootstrap_from_the_next_episode, in_delta=True, in_advantage=True
-        ),
-        "V(x_{t+2}) for V(x_{t+1}) before a reset step, in delta": partial(
-            mistakes.bootstrap_from_the_next_episode, in_delta=True, in_advantage=False
-        ),
-        "V(x_{t+2}) for V(x_{t+1}) before a reset step, in the advantage": partial(
-            mistakes.bootstrap_from_the_next_episode, in_delta=False, in_advantage=True
-        ),
+        **_bootstrap_from_the_next_episode(_RESET, is_reset),
+        **_bootstrap_from_the_next_episode(_ZERO, is_zero),
     },
-    "V(x_{s+1}) in the advantage": {
-        "where v_{s+1} belongs": partial(with_advantages, change=lambda vs, terms, _: terms.next_values)
-    },
+    "V(x_{s+1}) in the advantage": {"where v_{s+1} belongs": with_targets(lambda vs, terms, _: terms.next_values)},
     "lambda in the advantage": {
-        "lambda v_{s+1} + (1 - lambda) V(x_{s+1}) for v_{s+1}: a departure from the paper that rlax makes": partial(
-            with_advantages,
-            change=lambda vs, terms, lambda_: lambda_ * follow(vs, terms.next_values[-1])
-            + (1 - lambda_) * terms.next_values,
+        "lambda v_{s+1} + (1 - lambda) V(x_{s+1}) for v_{s+1}: a departure from the paper that rlax makes": (
+            with_targets(
+                lambda vs, terms, lambda_: lambda_ * follow(vs, terms.next_values[-1])
+                + (1 - lambda_) * terms.next_values
+            )
         )
     },
     "vs - V as the advantage": {
-        "without a weight": partial(with_outputs, change=lambda right, terms: (right.vs, right.vs - terms.values)),
-        "times its rho": partial(
-            with_outputs, change=lambda right, terms: (right.vs, terms.pg_rhos * (right.vs - terms.values))
+        "without a weight": with_outputs(lambda right, terms: Outputs(right.vs, right.vs - terms.values)),
+        "times its rho": with_outputs(
+            lambda right, terms: Outputs(right.vs, terms.pg_rhos * (right.vs - terms.values))
         ),
     },
-    "advantage without a weight": {"1 for its rho": partial(with_terms, pg_rhos=lambda terms, _: 1.0)},
-    "rho not clipped in the advantage": {
-        "pi / mu for it": partial(with_inputs, clip_pg_rho_threshold=lambda _: None)
-    },
-    "one clip for both rhos": {
-        "rho-bar in the advantage": partial(
-            with_inputs, clip_pg_rho_threshold=lambda case: case.params["clip_rho_threshold"]
-        )
-    },
+    "advantage without a weight": {"1 for its rho": everywhere(with_terms(pg_rhos=lambda terms, _: 1.0))},
     "vs - V returned for vs": {
-        "V(x_s) not added": partial(
-            with_outputs, change=lambda right, terms: (right.vs - terms.values, right.pg_advantages)
-        )
+        "V(x_s) not added": with_outputs(lambda right, terms: right._replace(vs=right.vs - terms.values))
     },
-    "outputs swapped": {
-        "advantages first": partial(with_outputs, change=lambda right, _: (right.pg_advantages, right.vs))
-    },
+    "outputs swapped": {"advantages first": with_outputs(lambda right, _: Outputs(*reversed(right)))},
     "time and batch swapped": {"time is axis 1 wherever there are two": mistakes.swap_axes},
 }
-_WAYS_WITH_LOGITS: dict[str, dict[str, Compute]] = {
+_WAYS_WITH_LOGITS: dict[str, Ways] = {
     "logits not normalized": {
-        "no log_softmax": partial(with_log_probs, read=policies.take),
-        "log_softmax over time": partial(with_log_probs, read=mistakes.read_normalized_along(0)),
-        "log_softmax over the batch": partial(with_log_probs, read=mistakes.read_normalized_along(1)),
+        "no log_softmax": with_log_probs(policies.take),
+        "log_softmax over time": with_log_probs(mistakes.read_normalized_along(0)),
+        "log_softmax over the batch": with_log_probs(mistakes.read_normalized_along(1)),
     },
     "probability of another action": {
-        "action 0, whatever was done": partial(with_log_probs, read=mistakes.read_first_action),
-        "time and batch of the actions swapped": partial(with_log_probs, read=mistakes.read_turned_actions),
+        "action 0, whatever was done": with_log_probs(mistakes.read_first_action),
+        "time and batch of the actions swapped": with_log_probs(mistakes.read_turned_actions),
     },
 }
 FAULTS = [

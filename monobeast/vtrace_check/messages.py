@@ -1,4 +1,4 @@
-"""Texts of somebody else's code, made fit for a line of a table."""
+"""Texts of somebody else's code, made fit for a line of a table, and numbers."""
 
 
 def describe(error: BaseException) -> str:
@@ -11,3 +11,8 @@ def describe(error: BaseException) -> str:
 def escape(text: str) -> str:
     """The text, with escapes for what would move or color the line."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def write_power(number: float) -> str:
+    """A power of ten, as one would type it: 1e-9."""
+    return f"{number:.0e}".replace("e-0", "e-")

@@ -1,41 +1,86 @@
-"""The numbers that mistakes give: each is a change to inputs, terms or outputs of a case."""
+"""The numbers that mistakes give: wrong terms, in all that is made of them or in a part, or wrong outputs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from monobeast.vtrace_check import policies
-from monobeast.vtrace_check.terms import Outputs, Terms, follow, make_terms, solve, solve_advantages, solve_vs
+from monobeast.vtrace_check.terms import Outputs, Terms, complete, follow, make_terms, solve, solve_advantages, solve_vs
 from monobeast.vtrace_vectors import Array, Case
 
-Change = Callable[[Terms, float], Array | float]  # of the right terms and lambda
+FindRows = Callable[[Case], Array]
+MakeTerms = Callable[[Case], Terms]
+Compute = Callable[[Case], Outputs]
 
 
-def with_inputs(case: Case, **changed: Callable[[Case], Any]) -> Outputs:
-    """With other inputs or parameters, made of the case."""
-    return solve(make_terms(case, **{name: change(case) for name, change in changed.items()}))
+def with_inputs(**changed: Callable[[Case], Any]) -> MakeTerms:
+    """Those of other inputs or parameters, made of the case."""
+    return lambda case: make_terms(case, **{name: change(case) for name, change in changed.items()})
 
 
-def with_terms(case: Case, **changed: Change) -> Outputs:
-    """With other terms."""
-    terms = make_terms(case)
-    made = {name: change(terms, case.params["lambda_"]) for name, change in changed.items()}
-    return solve(terms._replace(**{name: np.broadcast_to(term, terms.values.shape) for name, term in made.items()}))
+def with_terms(**changed: Callable[[Terms, float], Array | float]) -> MakeTerms:
+    """The right ones, but for some that are made of them and lambda."""
+
+    def make(case: Case) -> Terms:
+        terms = make_terms(case)
+        made = {name: change(terms, case.params["lambda_"]) for name, change in changed.items()}
+        return terms._replace(**{name: np.broadcast_to(term, terms.values.shape) for name, term in made.items()})
+
+    return make
 
 
-def with_outputs(case: Case, change: Callable[[Outputs, Terms], tuple[Array, Array]]) -> Outputs:
-    """With what is made of the right outputs."""
-    terms = make_terms(case)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return Outputs(*change(solve(terms), terms))
+def only(name: str, wrong: MakeTerms) -> MakeTerms:
+    """The right ones, but for one that is taken of the wrong."""
+    return lambda case: make_terms(case)._replace(**{name: getattr(wrong(case), name)})
 
 
-def with_advantages(case: Case, change: Callable[[Array, Terms, float], Array]) -> Outputs:
-    """With something else for v_1 .. v_T in the advantages, made of vs, terms and lambda."""
-    terms = make_terms(case)
-    vs = solve_vs(terms)
-    return Outputs(vs, solve_advantages(terms, change(vs, terms, case.params["lambda_"])))
+def clipped(**at: list[str | float | None]) -> MakeTerms:
+    """Those with rho, pg_rho or c clipped at the least of these: thresholds by name, or as they are; None: no clip."""
+
+    def find(case: Case, names: list[str | float | None]) -> float | None:
+        found = [case.params[f"clip_{name}_threshold"] if isinstance(name, str) else name for name in names]
+        return min((threshold for threshold in found if threshold is not None), default=None)
+
+    return with_inputs(**{f"clip_{name}_threshold": partial(find, names=names) for name, names in at.items()})
+
+
+def everywhere(wrong: MakeTerms) -> Compute:
+    """vs and advantages of wrong terms."""
+    return lambda case: solve(wrong(case))
+
+
+def in_vs(wrong: MakeTerms) -> Compute:
+    """vs of wrong terms, and what follows from them in advantages that are right otherwise."""
+    return lambda case: complete(solve_vs(wrong(case)), make_terms(case))
+
+
+def in_advantages(wrong: MakeTerms) -> Compute:
+    """Right vs, and advantages of wrong terms."""
+    return lambda case: complete(solve_vs(make_terms(case)), wrong(case))
+
+
+def with_outputs(change: Callable[[Outputs, Terms], Outputs]) -> Compute:
+    """What is made of the right outputs."""
+
+    def compute(case: Case) -> Outputs:
+        terms = make_terms(case)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return change(solve(terms), terms)
+
+    return compute
+
+
+def with_targets(change: Callable[[Array, Terms, float], Array]) -> Compute:
+    """Right vs, and advantages with something else for v_1 .. v_T, made of vs, terms and lambda."""
+
+    def compute(case: Case) -> Outputs:
+        terms = make_terms(case)
+        vs = solve_vs(terms)
+        return Outputs(vs, solve_advantages(terms, change(vs, terms, case.params["lambda_"])))
+
+    return compute
 
 
 def shift(array: Array, by: int, edge: int | float) -> Array:
@@ -45,53 +90,73 @@ def shift(array: Array, by: int, edge: int | float) -> Array:
     return moved
 
 
-def is_cut(case: Case) -> Array:
+def with_lambda_in_ratios(case: Case) -> Terms:
+    """Those of lambda pi / mu, and so with min(c-bar, lambda pi / mu) for c."""
+    with np.errstate(divide="ignore"):
+        return make_terms(case, log_rhos=case.inputs["log_rhos"] + np.log(case.params["lambda_"]), lambda_=1.0)
+
+
+def with_input_where(find: FindRows, name: str, value: float) -> MakeTerms:
+    """Those of an input that has this value in some rows."""
+    return with_inputs(**{name: lambda case: np.where(find(case), value, case.inputs[name])})
+
+
+def with_traces_across(find: FindRows) -> MakeTerms:
+    """The right ones, but for c, which is lambda in some rows."""
+
+    def make(case: Case) -> Terms:
+        terms = make_terms(case)
+        return terms._replace(cs=np.where(find(case), case.params["lambda_"], terms.cs))
+
+    return make
+
+
+def is_reset(case: Case) -> Array:
     """Whether a row is a reset step."""
+    return _find_ends(case, "is_reset")
+
+
+def is_done(case: Case) -> Array:
+    """Whether an episode ends in a row."""
+    return _find_ends(case, "done")
+
+
+def _find_ends(case: Case, name: str) -> Array:
+    """[T, B, 1, ...], of as many axes as the case has."""
+    shape = case.expected["vs"].shape
+    return case.ends.get(name, np.zeros(shape[:2], dtype=bool)).reshape(shape[:2] + (1,) * (len(shape) - 2))
+
+
+def is_zero(case: Case) -> Array:
+    """Whether the ratio of a row is 0, as it is in reset steps."""
     return np.isneginf(case.inputs["log_rhos"])
 
 
-def is_before_cut(case: Case) -> Array:
-    """Whether the next row is one."""
-    return follow(is_cut(case), np.zeros_like(is_cut(case)[0]))
+def is_before(find: FindRows) -> FindRows:
+    """Whether the next row is such a one."""
+    return lambda case: follow(find(case), np.zeros_like(find(case)[0]))
 
 
-def cross_cuts(case: Case) -> Outputs:
-    """With traces that go on over reset steps."""
-    return with_terms(case, cs=lambda terms, lambda_: np.where(is_cut(case), lambda_, terms.cs))
+def add_to_last(rows: Array, more: Array) -> Array:
+    """The rows, with something added to the last."""
+    return np.concatenate([rows[:-1], (rows[-1] + more)[None]])
 
 
-def bootstrap_from(case: Case, last: Callable[[Terms], Array]) -> Outputs:
-    """With another V(x_T)."""
-    return with_terms(case, next_values=lambda terms, _: follow(terms.values, last(terms)))
-
-
-def bootstrap_from_the_next_episode(case: Case, in_delta: bool, in_advantage: bool) -> Outputs:
+def bootstrap_from_the_next_episode(case: Case, find: FindRows, in_delta: bool, in_advantage: bool) -> Outputs:
     """With V(x_{t+2}) for V(x_{t+1}) where row t + 1 is a reset step."""
-    terms, is_before = make_terms(case), is_before_cut(case)
-    next_values = np.where(is_before, follow(terms.next_values, terms.next_values[-1]), terms.next_values)
+    terms, is_last = make_terms(case), is_before(find)(case)
+    next_values = np.where(is_last, follow(terms.next_values, terms.next_values[-1]), terms.next_values)
     vs = solve_vs(terms._replace(next_values=next_values) if in_delta else terms)
     vs_t_plus_1 = follow(vs, terms.next_values[-1])
-    return Outputs(vs, solve_advantages(terms, np.where(is_before & in_advantage, next_values, vs_t_plus_1)))
+    return Outputs(vs, solve_advantages(terms, np.where(is_last & in_advantage, next_values, vs_t_plus_1)))
 
 
-def bootstrap_in_the_last_reward(case: Case) -> Outputs:
-    """With gamma V(x_T) added to it."""
+def bootstrap_after_the_last(case: Case, in_advantage: bool) -> Outputs:
+    """With V(x_T) for v_T - V(x_T), and so for v_T twice that."""
     terms = make_terms(case)
-    last = terms.rewards[-1] + terms.discounts[-1] * terms.next_values[-1]
-    return solve(terms._replace(rewards=np.concatenate([terms.rewards[:-1], last[None]])))
-
-
-def bootstrap_after_the_last(case: Case) -> Outputs:
-    """With V(x_T) for v_T - V(x_T)."""
-    terms = make_terms(case)
-    return solve(terms, after_last=terms.next_values[-1])
-
-
-def bootstrap_in_the_advantage_alone(case: Case) -> Outputs:
-    """With 0 for V(x_T) in delta."""
-    terms = make_terms(case)
-    vs = solve_vs(terms._replace(next_values=follow(terms.values, 0 * terms.values[0])))
-    return Outputs(vs, solve_advantages(terms, follow(vs, terms.next_values[-1])))
+    last = terms.next_values[-1]
+    vs = solve_vs(terms, after_last=last)
+    return Outputs(vs, solve_advantages(terms, follow(vs, 2 * last if in_advantage else last)))
 
 
 def swap_axes(case: Case) -> Outputs:
@@ -104,12 +169,17 @@ def swap_axes(case: Case) -> Outputs:
     return Outputs(*(np.swapaxes(array, 0, 1) for array in outputs))
 
 
-def with_log_probs(case: Case, read: Callable[[Array, Array], Array]) -> Outputs:
+def with_log_probs(read: Callable[[Array, Array], Array]) -> Compute:
     """With log probabilities that are read otherwise from the logits and actions of each policy."""
-    actions = policies.choose_actions(case)
-    with np.errstate(invalid="ignore"):
-        target, behavior = (read(make(case), actions) for make in (policies.target_logits, policies.behavior_logits))
-        return solve(make_terms(case, log_rhos=target - behavior))
+
+    def compute(case: Case) -> Outputs:
+        actions = policies.choose_actions(case)
+        logits = policies.target_logits(case), policies.behavior_logits(case)
+        with np.errstate(invalid="ignore"):
+            target, behavior = (read(of_policy, actions) for of_policy in logits)
+            return solve(make_terms(case, log_rhos=target - behavior))
+
+    return compute
 
 
 def read_first_action(logits: Array, actions: Array) -> Array:

@@ -21,7 +21,7 @@ class OutputError(ValueError):
 
 
 class Found(NamedTuple):
-    """Outputs in float64, and the least exact dtype that they came in; "float64" where that is as exact, or more."""
+    """Outputs in float64, and the least exact dtype that they came in, or were made of; "float64" for what is more."""
 
     outputs: Outputs
     dtype: str

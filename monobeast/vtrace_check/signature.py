@@ -26,9 +26,10 @@ def read_order(order: str | Iterable[str]) -> Call:
     """A call by position: names one by one, or in one text with commas or blanks between.
 
     Raises:
+        TypeError: these are no names.
         ValueError: there is none, one twice, one that nobody knows, or one missing that V-trace needs.
     """
-    own = order.replace(",", " ").split() if isinstance(order, str) else list(order)
+    own = order.replace(",", " ").split() if isinstance(order, str) else read_names("order", order)
     if not own:
         raise ValueError("order: names no argument; must be like log_rhos,discounts,rewards,values,bootstrap_value")
     names = [find_argument(name) or _refuse(name) for name in own]
@@ -36,6 +37,18 @@ def read_order(order: str | Iterable[str]) -> Call:
     if twice:
         raise ValueError(f"order: {', '.join(twice)} named more than once")
     return _check(Call(tuple(names), {}))
+
+
+def read_names(option: str, names: Any) -> list[str]:
+    """The names that an option has, in a list or the like.
+
+    Raises:
+        TypeError: these are no names.
+    """
+    found = [*names] if isinstance(names, Iterable) else [names]
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"{option}: expected names, found {names!r}")
+    return found
 
 
 def read_signature(function: Callable[..., Any]) -> Call:

@@ -53,7 +53,11 @@ def follow(rows: Array, last: Array) -> Array:
 
 def solve(terms: Terms, after_last: Array | float = 0.0) -> Outputs:
     """Remark 1 and equation (4); `after_last` is v_T - V(x_T), which is 0 by right."""
-    vs = solve_vs(terms, after_last)
+    return complete(solve_vs(terms, after_last), terms)
+
+
+def complete(vs: Array, terms: Terms) -> Outputs:
+    """With the advantages that follow from vs, right or not."""
     return Outputs(vs, solve_advantages(terms, follow(vs, terms.next_values[-1])))
 
 
