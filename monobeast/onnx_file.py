@@ -61,6 +61,8 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     state_names = _STATE[: len(state)] if isinstance(network, AgentNetwork) else numbered
     example = (*_make_inputs(spaces), *state)
     columns = torch.export.Dim("batch", min=1)
+    shapes: list[object] = [{1: columns} for _ in _INPUTS]
+    shapes += [tuple({1: columns} for _ in state)] if state else []  # what is `*state` in the signature is one
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)  # it warns of packages that nothing here needs
@@ -72,7 +74,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
                 example,
                 dynamo=True,
                 verbose=False,
-                dynamic_shapes=(*({1: columns} for _ in _INPUTS), tuple({1: columns} for _ in state)),
+                dynamic_shapes=tuple(shapes),
                 input_names=[*_INPUTS, *state_names],
                 output_names=[*_OUTPUTS, *(f"next_{name}" for name in state_names)],
             )
