@@ -219,7 +219,9 @@ class ActorPool:
             seat.silent_s += passed_s
             is_silent = seat.silent_s > self._config.actor_timeout_s and not seat.full_queue.has_message()
             if is_silent and seat.under_way:
-                self._replace(seat, f"did not answer for {self._config.actor_timeout_s:g} s")
+                seat.process.ask_for_stacks()
+                where = f"; its stacks are in {self._out_log}" if self._out_log is not None else ""
+                self._replace(seat, f"did not answer for {self._config.actor_timeout_s:g} s{where}")
 
     def _answer(self, seat: _Seat) -> None:
         """Takes one message of an actor, or finds it dead: only once its full queue is empty, so nothing is lost."""

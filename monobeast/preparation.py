@@ -47,7 +47,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.resume:
         folder = run_folder.find(config.savedir, config.xpid)
         saved = checkpoint.load(folder)
-        config, changes = resumption.merge(checkpoint.read_config(saved, folder), config, given)
+        before = checkpoint.read_config(saved, folder)
+        config, changes = resumption.merge(before, config, given)
     if config.num_actors > 0 or config.evaluate_every is not None:
         check_main_script()
         makers.pickle()
@@ -58,6 +59,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.exact_resume:
         continuation.check(config, saved)
     config = _choose(config, spaces)
+    if changes is not None:
+        changes |= resumption.find_followers(before, config, changes)
     network = makers.make_network(config, spaces)
     if saved:
         _check_weights(network, saved, config)

@@ -1,6 +1,7 @@
 """A run under way: the loop, its checkpoints and its end."""
 
 import dataclasses
+import math
 import os
 import time
 import traceback
@@ -120,7 +121,8 @@ class Session:
 
     def _loop(self, watch: StallWatch) -> None:
         """actors -> batch -> update -> weights -> actors."""
-        start = last_save = time.monotonic()
+        start = time.monotonic()
+        last_save = start if self.num_resumes else -math.inf  # a new run soon has something to go on from
         while self.learner.step < self.config.total_steps and self.stop.received is None:
             batch = self._get_batch()
             if batch is None:

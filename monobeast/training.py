@@ -79,7 +79,10 @@ def run(prepared: Run) -> Result:
                 if advice := session.advise():
                     logger.info("%s", advice)
                 reason = {"reason": session.failure} if state == "failed" else {}
-                metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return, **reason)
+                try:
+                    metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return, **reason)
+                except OSError as error:  # a full disk, say
+                    logger.error("meta.json could not be written: %s", error)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
     torch.set_num_threads(threads_before)
     return Result(folder, state, step, mean_return, stop.received)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 
@@ -17,7 +18,7 @@ from monobeast.processes import NO_GUARD_EXIT_CODE
 from monobeast.weights import SharedWeights
 
 
-def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}', **settings):
+def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}', out_log=None, **settings):
     """A pool over a stub environment, not yet entered, and the weights its actors take."""
     defaults = dict(num_actors=2, envs_per_actor=2, batch_size=4, unroll_length=5, num_buffers=5, seed=1)
     config = Config(env=f"stub_environments:{env}", env_kwargs=env_kwargs, network="mlp", **(defaults | settings))
@@ -28,7 +29,7 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     torch.manual_seed(0)
     network = make_network(spaces.observation, spaces.num_actions, "mlp", config.use_lstm)
     weights = SharedWeights(network.parameters())
-    return kind(config, spaces, network.initial_state(1), weights), weights, network
+    return kind(config, spaces, network.initial_state(1), weights, out_log=out_log), weights, network
 
 
 def next_batch(pool, timeout_s=60):
@@ -285,14 +286,16 @@ def test_an_environment_that_cannot_be_made_ends_the_run_at_once(k, message):
 
 
 @pytest.mark.parametrize("hold_gil", ["true", pytest.param("false", marks=pytest.mark.slow)])
-def test_an_environment_that_never_returns_is_replaced(caplog, hold_gil):
-    pool, _, _ = make_pool(env="Hang-v0", env_kwargs=f'{{"k": 12, "hold_gil": {hold_gil}}}', actor_timeout_s=1.0)
+def test_an_environment_that_never_returns_is_replaced_and_its_stack_kept(tmp_path, caplog, hold_gil):
+    settings = {"env_kwargs": f'{{"k": 12, "hold_gil": {hold_gil}}}', "actor_timeout_s": 1.0}
+    pool, _, _ = make_pool(env="Hang-v0", out_log=tmp_path / "out.log", **settings)
     with pool:
         while pool.num_restarts < 2:
             pool.get_batch(5.0)
             assert_every_slot_is_in_one_place(pool)
 
-    assert "did not answer for 1 s" in caplog.messages[0]
+    assert f"did not answer for 1 s; its stacks are in {tmp_path / 'out.log'}" in caplog.messages[0]
+    assert re.search(r'File ".*stub_environments.py", line \d+ in step', (tmp_path / "out.log").read_text())
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])

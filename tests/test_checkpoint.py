@@ -1,10 +1,14 @@
 import multiprocessing
 import os
+import sys
 
 import pytest
 import torch
 
 from monobeast.runs import checkpoint
+
+if sys.platform != "win32":
+    import resource
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):
@@ -19,16 +23,43 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
 def test_a_save_that_fails_leaves_the_old_checkpoint_and_no_other_file(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, {"step": 1})
 
-    def fail_half_way(content, file):
-        file.write(b"half")
+    def fail(descriptor):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(torch, "save", fail_half_way)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space"):
         checkpoint.save(tmp_path, {"step": 2})
 
     assert checkpoint.load(tmp_path)["step"] == 1
     assert [path.name for path in tmp_path.iterdir()] == [checkpoint.FILE_NAME]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is the kernel's")
+@pytest.mark.parametrize("room", [0, 1, 500, 5_000, 90_000, 99_999])
+def test_a_disk_that_is_full_after_any_number_of_bytes_is_an_oserror(tmp_path, room):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        with pytest.raises(OSError):
+            checkpoint.save(tmp_path, {"weights": torch.zeros(25_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not any(tmp_path.iterdir())
+
+
+def test_wherever_bytes_are_damaged_the_checkpoint_before_is_used(tmp_path, caplog):
+    checkpoint.save(tmp_path, {"weights": torch.ones(1000), "step": 1})
+    checkpoint.save(tmp_path, {"weights": torch.ones(1000), "step": 2})
+    path = tmp_path / checkpoint.FILE_NAME
+    whole = path.read_bytes()
+
+    for place in range(0, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes(255 - byte for byte in whole[place : place + 50]) + whole[place + 50 :])
+        content = checkpoint.load(tmp_path)
+        assert torch.equal(content["weights"], torch.ones(1000))  # what is only padding may be anything
+
+    assert len(caplog.messages) > len(whole) / 97 / 2
+    assert f"{path} is not a checkpoint: " in caplog.messages[0] and "is used in its place" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("content", [b"", b"just text", b"\x80\x05half a pickle"])

@@ -34,7 +34,10 @@ def make_statistics(loss, num_clipped=0.0):
 class StubLearner:
     """The numbers of a learner that a row holds."""
 
-    step, num_updates, num_bad_updates, learning_rate = 40, 2, 0, 0.5
+    num_updates, num_bad_updates, learning_rate = 2, 0, 0.5
+
+    def __init__(self, step=40):
+        self.step = step
 
     def measure_features(self, batch):
         return {"feature_std": 0.25, "dead_units_1": 0.5}
@@ -68,7 +71,7 @@ def test_a_row_counts_episodes_and_steps_that_are_no_resets(tmp_path):
         log.record(batch, make_statistics(1.5), step=6)
         log.write_row(StubLearner(), actor_restarts=3)
         log.record(make_batch([False] * 4, [False] * 3, [0.0] * 3), make_statistics(0.5), step=12)
-        log.write_row(StubLearner(), actor_restarts=3)
+        log.write_row(StubLearner(step=46), actor_restarts=3)
 
     first, second = rows_of(tmp_path / "logs.csv")
     assert tuple(first) == LOG_COLUMNS
@@ -100,13 +103,22 @@ def test_the_mean_return_is_of_the_last_hundred_episodes(tmp_path):
         assert log.mean_return == pytest.approx(sum(range(50, 150)) / 100)
 
 
+def test_without_an_update_there_is_a_line_and_no_row(tmp_path, caplog):
+    with RunLog(tmp_path, nn.Module(), total_steps=100, interval_s=1000) as log, caplog.at_level("INFO"):
+        for step in (0, 0, 40, 40, 46):
+            log.write_row(StubLearner(step), actor_restarts=0)
+
+    assert [row["step"] for row in rows_of(tmp_path / "logs.csv")] == ["40", "46"]
+    assert len(caplog.messages) == 5
+
+
 def test_a_row_holds_the_health_of_its_updates_and_of_the_batch_it_is_given(tmp_path):
     batch = make_batch([True, False], [True], [1.0])
     with RunLog(tmp_path, nn.ReLU(), total_steps=100, interval_s=1000) as log:
         for num_clipped in (0.0, 1.0):
             log.record(batch, make_statistics(1.5, num_clipped), step=6)
         log.write_row(StubLearner(), actor_restarts=0, batch=batch)
-        log.write_row(StubLearner(), actor_restarts=0)
+        log.write_row(StubLearner(step=46), actor_restarts=0)
 
     first, second = rows_of(tmp_path / "logs.csv")
     assert tuple(first) == (*LOG_COLUMNS, "dead_units_1")

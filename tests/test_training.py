@@ -15,6 +15,7 @@ import torch
 import monobeast
 from monobeast import session
 from monobeast.config import Config
+from monobeast.runs import checkpoint
 
 TESTS = Path(__file__).parent
 CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "num_learner_threads": 1, "total_steps": 800, "seed": 1}
@@ -53,6 +54,20 @@ def test_a_forced_lag_is_exact_without_actor_processes(tmp_path, lag):
 
     lags = [(float(row["policy_lag_mean"]), int(row["policy_lag_max"])) for row in rows_of(result.folder / "logs.csv")]
     assert lags == [(min(update, lag), min(update, lag)) for update in range(10)]
+
+
+def test_a_new_run_has_a_checkpoint_after_its_first_update(tmp_path, monkeypatch):
+    steps, intact = [], checkpoint.save
+
+    def save(folder, content):
+        steps.append(content["learner"]["step"])
+        intact(folder, content)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    result = monobeast.train(Config(**CATCH, savedir=str(tmp_path)))
+    monobeast.train(Config(savedir=str(tmp_path), xpid=result.folder.name, resume=True, total_steps=1600))
+
+    assert steps == [80, 800, 1600]
 
 
 def test_a_run_works_in_a_thread(tmp_path):

@@ -1,7 +1,9 @@
 """Checkpoints: whole or not there, and safe to open."""
 
+import io
 import logging
 import os
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,12 @@ def save(folder: Path, content: dict[str, Any]) -> None:
 
 def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> None:
     """As `save`, for any file; the one that was there before is kept as `previous`, if that is given."""
+    packed = io.BytesIO()  # into a file, torch would make of a full disk an error that is no OSError
+    torch.save({"format_version": _FORMAT_VERSION, **content}, packed)
     partial = path.with_name(path.name + ".partial")
     try:
         with open(partial, "wb") as file:
-            torch.save({"format_version": _FORMAT_VERSION, **content}, file)
+            file.write(packed.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         if previous is not None and path.exists():
@@ -76,13 +80,25 @@ def read(path: Path) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):  # torch.load would try it as the pickle that old checkpoints were
         raise ValueError(f"{path} is not a checkpoint: not an archive, or cut off")
     try:
+        _check_sums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = "it holds more than tensors and plain values, of which nothing was run"
+        raise ValueError(f"{path} is not a checkpoint: {reason}") from error
     except Exception as error:  # a damaged file may raise anything
         raise ValueError(f"{path} is not a checkpoint: {(str(error).splitlines() or [repr(error)])[0]}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != _FORMAT_VERSION:
         raise ValueError(f"{path} is not a checkpoint of format {_FORMAT_VERSION}: its format is {version}")
     return content
+
+
+def _check_sums(path: Path) -> None:
+    """Raises ValueError where bytes are not those that were written, which `torch.load` does not look for."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"its part {damaged} is damaged")
 
 
 def read_config(content: dict[str, Any], folder: Path) -> Config:

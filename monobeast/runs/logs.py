@@ -157,7 +157,7 @@ class RunLog:
     def write_row(
         self, learner: Learner, actor_restarts: int, batch: Rollout | None = None, shares: Shares = Shares()
     ) -> None:
-        """Writes a row of `logs.csv`, and says how far the run is.
+        """Writes a row of `logs.csv`, if there was an update since the last, and says how far the run is.
 
         Args:
             learner: Whose numbers are written.
@@ -185,8 +185,9 @@ class RunLog:
         row |= shares._asdict()
         row |= summarize_vtrace(averages) if averages else {}
         row |= learner.measure_features(batch) if batch is not None else {}
-        self._rows.write([row.get(name) for name in self._columns])
-        self._rows.flush()
+        if learner.step > self.last_step:  # else there was no update, as while actors start
+            self._rows.write([row.get(name) for name in self._columns])
+            self._rows.flush()
         self._episode_rows.flush()
         logger.info(self._make_progress(row, judge(shares)))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []

@@ -71,8 +71,11 @@ class Metadata:
 
     def _write(self) -> None:
         partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._content, indent=2) + "\n")
-        os.replace(partial, self._path)
+        try:
+            partial.write_text(json.dumps(self._content, indent=2) + "\n")
+            os.replace(partial, self._path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _now() -> str:

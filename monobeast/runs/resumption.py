@@ -61,6 +61,12 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     return merged, changes
 
 
+def find_followers(saved: Config, config: Config, changes: Changes) -> Changes:
+    """Settings that were chosen anew because others changed; `config` is resolved."""
+    pairs = {name: (getattr(saved, name), getattr(config, name)) for name in _BY_NUM_ACTORS if name not in changes}
+    return {name: (before, now) for name, (before, now) in pairs.items() if before != now}
+
+
 def _refuse_inexact(changes: Changes) -> None:
     for name in _FIXED_IF_EXACT:
         if name in changes:
