@@ -79,7 +79,7 @@ class Config:
     resume: bool = _flag(False, "run", "go on with the run --xpid where its checkpoint is; a setting that is given takes the place of the run's")
     exact_resume: bool = _flag(False, "run", "keep in every checkpoint what lets --resume go on bit by bit as if the run had not been stopped: the state of environments and sampling; with --num_actors 0, not for Atari")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
-    total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count", low=1)
+    total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count; rate and entropy cost follow their schedules up to there", low=1)
     max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
     stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run says where everybody stands, and fails", above=0)
     seed: Chosen[int] = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
@@ -166,7 +166,7 @@ class Config:
         if self.xpid is not None and not re.fullmatch(r"(?=.{1,200}$)[\w.+-]*\w[\w.+-]*", self.xpid):
             raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -, at most 200")
         if self.xpid == "latest":
-            raise ValueError("--xpid latest: is the link to the newest run")
+            raise ValueError("--xpid latest: is the link to the newest run; that has a name of its own")
         if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
             raise ValueError(f"--device {self.device}: must be cpu, cuda or cuda:N")
         try:

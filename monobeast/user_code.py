@@ -9,11 +9,13 @@ import functools
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 _CALL = "(...)"
+_OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__))  # this package's folder, and Python's
 
 
 def is_own(value: str) -> bool:
@@ -33,7 +35,13 @@ def import_module(flag: str, value: str) -> tuple[ModuleType, str]:
         ValueError: that failed; the message names the flag, the module and the error.
     """
     module, _, name = value.partition(":")
-    return attempt(f"{flag} {value}: importing module {module!r}", lambda: importlib.import_module(module)), name
+    what = f"{flag} {value}: importing module {module!r}"
+    try:
+        return attempt(what, lambda: importlib.import_module(module)), name
+    except ValueError as error:
+        if getattr(error.__cause__, "name", None) == module.partition(".")[0]:
+            raise ValueError(f"{error}, neither in this folder nor installed") from error
+        raise
 
 
 def look_up(flag: str, value: str) -> Any:
@@ -84,7 +92,7 @@ def attempt(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (Exception, SystemExit) as error:  # SystemExit: a script that reads a command line when imported
-        raise ValueError(f"{what} failed with {describe(error)}") from error
+        raise ValueError(f"{what} failed with {describe(error)}{_describe_place(error)}") from error
 
 
 def kind_of(value: Any) -> str:
@@ -96,6 +104,16 @@ def kind_of(value: Any) -> str:
 def describe(error: BaseException) -> str:
     """Type and message of an error, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _describe_place(error: BaseException) -> str:
+    """The last line of the user's code that an error came through; nothing where it came through none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+
+
+def _is_users(path: str) -> bool:
+    return os.path.isfile(path) and not path.startswith(_OTHERS) and "-packages" not in path
 
 
 def _get(module: ModuleType, name: str) -> Any:

@@ -40,11 +40,11 @@ def rows_of(folder, name="logs.csv"):
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ("no_such_module:Net", "importing module 'no_such_module' failed with ModuleNotFoundError: No module named"),
+        ("no_such_module:Net", "named 'no_such_module', neither in this folder nor installed"),
         ("stub_networks:Plane", "module 'stub_networks' has no 'Plane'; did you mean stub_networks:Plain?"),
         ("NOT_CALLABLE", "its call with (observation_space, num_actions) failed with TypeError: 'int' object is not"),
         ("NoArguments", "its call with (observation_space, num_actions) failed with TypeError: NoArguments.__init__()"),
-        ("Raises", "its call with (observation_space, num_actions) failed with RuntimeError: no network today"),
+        ("Raises", "num_actions) failed with RuntimeError: no network today (stub_networks.py, line "),
         ("make_nothing", "gave a NoneType: must be a torch.nn.Module"),
         ("NoState", "has no method initial_state(batch_size)"),
         ("NoForward", 'with T = 1, B = 2, forward failed with NotImplementedError: Module [NoForward] is missing the'),
@@ -71,6 +71,7 @@ def rows_of(folder, name="logs.csv"):
         ("StateGrows", "forward's core_state[0] is float32 [1, 2, 16]: must be float32 [1, 2, 8], as initial_state"),
         ("StateIsLost", "forward's core_state has length 0: must be 1, as initial_state's"),
         ("RaisesInForward", "with T = 1, B = 2, forward failed with RuntimeError: mat1 and mat2 shapes"),
+        ("RaisesInForward", " (stub_networks.py, line "),  # not torch's, in which it is raised
         ("Plain --use_lstm", "exclude each other, what it remembers is its own"),
     ],
 )
