@@ -185,7 +185,7 @@ def from_clipped_weights(
     """The two equations of `from_importance_weights`, nothing checked: lambda is in `cs`, `values` have the full shape.
 
     `accumulate` is `accumulate_backward` or does the same: `monobeast.benchmarks.vtrace` compares the ways to do it. On
-    a CPU the loop is the choice: beside a network, no other would be noticed (docs/performance.md has the times).
+    a CPU the loop is the choice: no other makes an update faster by more than a few hundredths (docs/performance.md).
     """
     values_t_plus_1 = torch.cat([values[1:], bootstrap_value.unsqueeze(0)])
     deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)

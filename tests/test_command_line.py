@@ -136,7 +136,8 @@ def test_a_run_leaves_what_the_readme_says(tmp_path):
 
     assert (result.returncode, result.stderr) == (0, "")
     folder = tmp_path / "example"
-    assert sorted(os.listdir(folder)) == ["checkpoint.pt", "episodes.csv", "logs.csv", "meta.json", "out.log"]
+    checkpoints = ["checkpoint.previous.pt", "checkpoint.pt"]
+    assert sorted(os.listdir(folder)) == [*checkpoints, "episodes.csv", "logs.csv", "meta.json", "out.log"]
     assert os.readlink(tmp_path / "latest") == "example"
     last = rows_of(folder / "logs.csv")[-1]
     # 160 steps an update: the end is the first multiple at or over the total.
