@@ -1,6 +1,9 @@
 """Ends a run that has stalled, with the stacks of all its processes on record."""
 
 import faulthandler
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +22,8 @@ class StallWatch:
     """Raises `Stalled` in the training loop where updates stay out. A context manager.
 
     Should the loop itself hang, in an update or in an environment in its process, a thread that needs no GIL writes the
-    stacks to the file and ends the process with exit code 1; its actors die with it.
+    stacks to the file and ends the process with exit code 1; its actors die with it. The time for which Ctrl-Z stops
+    the process does not count.
 
     Args:
         timeout_s: Longest time without an update.
@@ -30,12 +34,19 @@ class StallWatch:
         self._timeout_s = timeout_s
         self._file = open(out_log, "a")
         self._last_update = self._last_arming = -float("inf")
+        self._heeds_ctrl_z = False
         self.feed()
 
     def __enter__(self) -> Self:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+            signal.signal(signal.SIGTSTP, self._pause)
+            self._heeds_ctrl_z = True
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._heeds_ctrl_z:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         faulthandler.cancel_dump_traceback_later()
         self._file.close()
 
@@ -45,6 +56,13 @@ class StallWatch:
         if self._last_update - self._last_arming > min(_REARM_S, self._timeout_s / 10):
             faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True, file=self._file)
             self._last_arming = self._last_update
+
+    def _pause(self, *_: object) -> None:
+        """Stops as Ctrl-Z does, without the clock that would end the process the moment it continues."""
+        faulthandler.cancel_dump_traceback_later()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._last_arming = -float("inf")
+        self.feed()
 
     def check(self, describe_actors: Callable[[], str]) -> None:
         """Raises `Stalled` if it has been too long, after the stacks of learner and actors were written."""

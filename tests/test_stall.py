@@ -1,25 +1,33 @@
 """A run without updates ends, and says where everybody stood."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from process_tree import read_stat, wait_until
 
 TESTS = Path(__file__).parent
 
 
-def run(tmp_path, *flags, grace_s=10.0):
-    """A run in a process of its own: its exit code, and its out.log."""
+def start(tmp_path, *flags, grace_s=10.0):
+    """A run in a process of its own."""
     code = (
         "import sys; from monobeast import stall_watch; stall_watch._GRACE_S = float(sys.argv.pop(1));"
         "from monobeast.__main__ import main; main()"
     )
     command = [sys.executable, "-c", code, str(grace_s), "train", "--savedir", str(tmp_path), "--xpid", "run", *flags]
     paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-    result = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, timeout=120, stdout=subprocess.DEVNULL)
-    return result.returncode, (tmp_path / "run" / "out.log").read_text()
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL)
+
+
+def run(tmp_path, *flags, **options):
+    """The exit code of a run, and its out.log."""
+    with start(tmp_path, *flags, **options) as process:
+        return process.wait(120), (tmp_path / "run" / "out.log").read_text()
 
 
 HANG = ["--env", "stub_environments:Hang-v0", "--env_kwargs", '{"k": 45}', "--num_learner_threads", "1"]
@@ -41,6 +49,24 @@ def test_a_learner_that_hangs_itself_ends_with_its_stack(tmp_path):
 
     assert exit_code == 1
     assert "Timeout" in log and "stub_environments.py" in log
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="/proc tells whether a process is stopped")
+@pytest.mark.parametrize("num_actors", ["0", pytest.param("2", marks=pytest.mark.slow)])
+def test_the_time_for_which_ctrl_z_stops_a_run_does_not_count(tmp_path, num_actors):
+    flags = ["--env", "monobeast/Catch-v0", "--num_actors", num_actors, "--num_learner_threads", "1"]
+    flags += ["--stall_timeout_s", "1", "--max_seconds", "6", "--log_interval_s", "0.1"]
+    with start(tmp_path, *flags, grace_s=0.5) as process:
+        assert wait_until(lambda: (tmp_path / "run" / "checkpoint.pt").exists())
+
+        process.send_signal(signal.SIGTSTP)
+        assert wait_until(lambda: read_stat(process.pid)[0] == "T")
+        time.sleep(3)
+        process.send_signal(signal.SIGCONT)
+
+        assert process.wait(60) == 0
+    log = (tmp_path / "run" / "out.log").read_text()
+    assert "Timeout" not in log and "complete at step" in log
 
 
 @pytest.mark.parametrize("num_actors", ["0", pytest.param("2", marks=pytest.mark.slow)])
