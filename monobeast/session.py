@@ -52,6 +52,7 @@ class Session:
             self.learner.load_state_dict(prepared.saved["learner"])
             self.num_resumes = prepared.saved["num_resumes"] + 1
             self.restarts_before = prepared.saved["actor_restarts"]
+        self.saved_step = self.learner.step  # of the last checkpoint; 0 without one
         weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
         self.publisher = LateWeights(weights, self.config.force_lag) if self.config.force_lag else weights
         source = InlineActor if self.config.num_actors == 0 else ActorPool
@@ -145,7 +146,7 @@ class Session:
             now = time.monotonic()
             if self.log.is_due or self.learner.step >= self.config.total_steps:
                 self._write_row(batch)
-            if self.learner.num_updates and now - last_save >= self.config.checkpoint_interval_s:
+            if self.learner.step > self.saved_step and now - last_save >= self.config.checkpoint_interval_s:
                 self._save_or_say_why_not()
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
@@ -239,3 +240,4 @@ class Session:
         if self.config.exact_resume:
             content[continuation.KEY] = continuation.get_state(self.actors, self.learner)
         checkpoint.save(self.folder, content)
+        self.saved_step = self.learner.step

@@ -70,6 +70,22 @@ def test_a_new_run_has_a_checkpoint_after_its_first_update(tmp_path, monkeypatch
     assert steps == [80, 800, 1600]
 
 
+def test_without_an_update_no_checkpoint_takes_the_place_of_another(tmp_path, monkeypatch):
+    result = monobeast.train(Config(**CATCH, savedir=str(tmp_path)))
+    steps, intact = [], checkpoint.save
+
+    def save(folder, content):
+        steps.append(content["learner"]["step"])
+        intact(folder, content)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(session, "_POLL_S", 0.01)  # many looks at the clock while the actor starts
+    settings = {"num_actors": 1, "total_steps": 1600, "checkpoint_interval_s": 1e-6}
+    monobeast.train(Config(savedir=str(tmp_path), xpid=result.folder.name, resume=True, **settings))
+
+    assert steps[0] > 800 and steps[-1] == 1600
+
+
 def test_a_run_works_in_a_thread(tmp_path):
     results = []
     config = Config(**{**CATCH, "num_actors": 1}, savedir=str(tmp_path))
