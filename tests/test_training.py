@@ -86,6 +86,22 @@ def test_without_an_update_no_checkpoint_takes_the_place_of_another(tmp_path, mo
     assert steps[0] > 800 and steps[-1] == 1600
 
 
+def test_a_disk_that_is_full_at_the_end_is_said_and_leaves_no_half_written_file(tmp_path, monkeypatch):
+    intact = os.replace
+
+    def fail_at_the_end(source, target):
+        if Path(target).name == "meta.json" and '"state": "complete"' in Path(source).read_text():
+            raise OSError("no space left on device")
+        intact(source, target)
+
+    monkeypatch.setattr(os, "replace", fail_at_the_end)
+    result = monobeast.train(Config(**CATCH, savedir=str(tmp_path)))
+
+    assert result.state == "complete" and result.step == 800
+    assert "meta.json could not be written: no space left" in (result.folder / "out.log").read_text()
+    assert not list(result.folder.glob("*.partial"))
+
+
 def test_a_run_works_in_a_thread(tmp_path):
     results = []
     config = Config(**{**CATCH, "num_actors": 1}, savedir=str(tmp_path))
