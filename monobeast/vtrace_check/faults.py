@@ -3,40 +3,46 @@
 Who gives exactly the wrong numbers of a mistake has made it.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
-
-import numpy as np
 
 from monobeast.vtrace_check import mistakes, policies
 from monobeast.vtrace_check.mistakes import (
     Compute,
-    FindRows,
-    MakeTerms,
     add_to_last,
     clipped,
     everywhere,
-    in_advantages,
     in_vs,
     is_before,
     is_done,
     is_reset,
     is_zero,
     only,
-    shift,
     with_input_where,
     with_inputs,
     with_log_probs,
     with_outputs,
     with_targets,
     with_terms,
-    with_traces_across,
 )
-from monobeast.vtrace_check.terms import Outputs, Terms, complete, follow
-from monobeast.vtrace_vectors import Array
-
-Ways = dict[str, Compute]  # to make a mistake: how, and what it gives
+from monobeast.vtrace_check.terms import Outputs, follow
+from monobeast.vtrace_check.ways import (
+    SHIFTS,
+    Ways,
+    add_to_last_target,
+    bootstrap_from_the_next_episode,
+    bootstrapped,
+    discounted_last_value,
+    in_places,
+    last_value,
+    leak,
+    of_ratios,
+    shift_discounts,
+    shift_in_trace,
+    shifted,
+    shifted_input,
+    swap_but,
+)
 
 
 class Fault(NamedTuple):
@@ -51,111 +57,13 @@ class Fault(NamedTuple):
         return f"{self.name} ({self.how})"
 
 
-def _in_places(how: str, wrong: MakeTerms) -> Ways:
-    """A mistake that may be made throughout, or in vs or the advantages alone."""
-    return {
-        how: everywhere(wrong),
-        f"{how}, in vs alone": in_vs(wrong),
-        f"{how}, in the advantages alone": in_advantages(wrong),
-    }
-
-
-def _of_ratios(how: str, wrong: MakeTerms) -> Ways:
-    """One that may be made in rho or c alone as well."""
-    return {
-        **_in_places(how, wrong),
-        f"{how}, in delta's rho alone": in_vs(only("rhos", wrong)),
-        f"{how}, in c alone": in_vs(only("cs", wrong)),
-    }
-
-
-# By how many rows, the edge as `mistakes.shift` knows it, and both in words.
-_SHIFTS: list[tuple[int, int | float, str]] = [
-    (-1, -1, "that of the next step, the last row's own for the last"),
-    (-1, 0, "that of the next step, the first row's for the last"),
-    (-1, 0.0, "that of the next step, 0 for the last"),
-    (-1, 1.0, "that of the next step, 1 for the last"),
-    (1, 0, "that of the step before, the first row's own for the first"),
-    (1, -1, "that of the step before, the last row's for the first"),
-    (1, 0.0, "that of the step before, 0 for the first"),
-    (1, 1.0, "that of the step before, 1 for the first"),
-]
-
-
-def _shifted(name: str, by: int, edge: int | float) -> MakeTerms:
-    return with_terms(**{name: lambda terms, _: shift(getattr(terms, name), by, edge)})
-
-
-def _shifted_input(name: str, by: int, edge: int | float) -> MakeTerms:
-    return with_inputs(**{name: lambda case: shift(case.inputs[name], by, edge)})
-
-
-def _shift_discounts() -> Ways:
-    ways: Ways = {}
-    for by, edge, how in _SHIFTS:
-        wrong = _shifted_input("discounts", by, edge)
-        ways |= _in_places(how, wrong)
-        ways[f"{how}, in delta alone"] = in_vs(only("discounts", wrong))
-        ways[f"{how}, in delta and the advantages"] = everywhere(only("discounts", wrong))
-    return ways | _shift_in_trace("trace_discounts", ", in the trace alone")
-
-
-def _shift_in_trace(name: str, where: str = "") -> Ways:
-    """As the trace has no use for the last row's, there is one way to take that of the next step."""
-    ways = {"that of the next step" + where: everywhere(_shifted(name, -1, -1))}
-    return ways | {how + where: everywhere(_shifted(name, by, edge)) for by, edge, how in _SHIFTS if by > 0}
-
-
-def _bootstrapped(last: Callable[[Terms], Array]) -> MakeTerms:
-    """Of another V(x_T)."""
-    return with_terms(next_values=lambda terms, _: follow(terms.values, last(terms)))
-
-
-def _add_to_last_target(how: str, more: Callable[[Terms], Array]) -> Ways:
-    return {
-        how: with_outputs(lambda right, terms: Outputs(add_to_last(right.vs, more(terms)), right.pg_advantages)),
-        f"{how}, before the advantages": with_outputs(
-            lambda right, terms: complete(add_to_last(right.vs, more(terms)), terms)
-        ),
-    }
-
-
-def _last_value(terms: Terms) -> Array:
-    return terms.next_values[-1]
-
-
-def _discounted_last_value(terms: Terms) -> Array:
-    return terms.discounts[-1] * terms.next_values[-1]
-
-
-def _swap_but(find: FindRows) -> MakeTerms:
-    return with_inputs(log_rhos=lambda case: np.where(find(case), -np.inf, -case.inputs["log_rhos"]))
-
-
-def _leak(row: str, find: FindRows) -> Ways:
-    return {
-        **_of_ratios(f"{row} counts as if its ratio were 1", with_input_where(find, "log_rhos", 0.0)),
-        f"{row} has rho 0, but c 1": everywhere(with_traces_across(find)),
-    }
-
-
-def _bootstrap_from_the_next_episode(row: str, find: FindRows) -> Ways:
-    compute = partial(mistakes.bootstrap_from_the_next_episode, find=find)
-    how = f"V(x_{{t+2}}) for V(x_{{t+1}}) before {row}"
-    return {
-        f"{how}, in delta and the advantage": partial(compute, in_delta=True, in_advantage=True),
-        f"{how}, in delta": partial(compute, in_delta=True, in_advantage=False),
-        f"{how}, in the advantage": partial(compute, in_delta=False, in_advantage=True),
-    }
-
-
 _RESET, _ZERO = "a reset step", "a step of ratio 0"  # in most cases these are the same
 
 _WAYS: dict[str, Ways] = {
     "pi and mu swapped": {
-        **_of_ratios("mu / pi for pi / mu", with_inputs(log_rhos=lambda case: -case.inputs["log_rhos"])),
-        **_of_ratios(f"mu / pi for pi / mu, but 0 in {_RESET}", _swap_but(is_reset)),
-        **_of_ratios(f"mu / pi for pi / mu, but 0 in {_ZERO}", _swap_but(is_zero)),
+        **of_ratios("mu / pi for pi / mu", with_inputs(log_rhos=lambda case: -case.inputs["log_rhos"])),
+        **of_ratios(f"mu / pi for pi / mu, but 0 in {_RESET}", swap_but(is_reset)),
+        **of_ratios(f"mu / pi for pi / mu, but 0 in {_ZERO}", swap_but(is_zero)),
     },
     "no rho in delta": {"1 for it": everywhere(with_terms(rhos=lambda terms, _: 1.0))},
     "rho-bar ignored": {
@@ -200,7 +108,7 @@ _WAYS: dict[str, Ways] = {
         "1 for lambda min(c-bar, pi / mu)": everywhere(with_terms(cs=lambda terms, _: 1.0)),
     },
     "c without the discount": {"c for gamma c": everywhere(with_terms(trace_discounts=lambda terms, _: 1.0))},
-    "c shifted by one": _shift_in_trace("cs"),
+    "c shifted by one": shift_in_trace("cs"),
     "lambda left out": {"c is not multiplied by it": everywhere(with_inputs(lambda_=lambda _: 1.0))},
     "lambda counted twice": {
         "its square in c": everywhere(with_inputs(lambda_=lambda case: case.params["lambda_"] ** 2))
@@ -221,16 +129,16 @@ _WAYS: dict[str, Ways] = {
         )
     },
     "bootstrap value counted twice": {
-        **_in_places(
+        **in_places(
             "gamma V(x_T) added to the last reward",
-            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, _discounted_last_value(terms))),
+            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, discounted_last_value(terms))),
         ),
-        **_in_places(
+        **in_places(
             "V(x_T) added to the last reward",
-            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, _last_value(terms))),
+            with_terms(rewards=lambda terms, _: add_to_last(terms.rewards, last_value(terms))),
         ),
-        **_add_to_last_target("gamma V(x_T) added to the last target", _discounted_last_value),
-        **_add_to_last_target("V(x_T) added to the last target", _last_value),
+        **add_to_last_target("gamma V(x_T) added to the last target", discounted_last_value),
+        **add_to_last_target("V(x_T) added to the last target", last_value),
         "the recursion of v_s - V(x_s) starts at V(x_T) for 0": partial(
             mistakes.bootstrap_after_the_last, in_advantage=False
         ),
@@ -239,12 +147,12 @@ _WAYS: dict[str, Ways] = {
         ),
     },
     "bootstrap value left out": {
-        "0 for V(x_T)": everywhere(_bootstrapped(lambda terms: 0 * terms.values[0])),
-        "V(x_{T-1}) for V(x_T)": everywhere(_bootstrapped(lambda terms: terms.values[-1])),
-        "V(x_0) for V(x_T)": everywhere(_bootstrapped(lambda terms: terms.values[0])),
+        "0 for V(x_T)": everywhere(bootstrapped(lambda terms: 0 * terms.values[0])),
+        "V(x_{T-1}) for V(x_T)": everywhere(bootstrapped(lambda terms: terms.values[-1])),
+        "V(x_0) for V(x_T)": everywhere(bootstrapped(lambda terms: terms.values[0])),
     },
     "bootstrap value left out of delta": {
-        "0 for V(x_T) there": in_vs(_bootstrapped(lambda terms: 0 * terms.values[0])),
+        "0 for V(x_T) there": in_vs(bootstrapped(lambda terms: 0 * terms.values[0])),
     },
     "wrong v_T in the last advantage": {
         "0 for V(x_T)": with_targets(lambda vs, *_: follow(vs, 0 * vs[0])),
@@ -252,25 +160,25 @@ _WAYS: dict[str, Ways] = {
         "v_0 for V(x_T)": with_targets(lambda vs, *_: follow(vs, vs[0])),
         "V(x_{T-1}) for V(x_T)": with_targets(lambda vs, terms, _: follow(vs, terms.values[-1])),
     },
-    "discount shifted by one": _shift_discounts(),
+    "discount shifted by one": shift_discounts(),
     "reward shifted by one": {
-        how: everywhere(_shifted("rewards", by, edge)) for by, edge, how in _SHIFTS if edge != 1.0
+        how: everywhere(shifted("rewards", by, edge)) for by, edge, how in SHIFTS if edge != 1.0
     },
     "ratio shifted by one": {
-        how: everywhere(_shifted_input("log_rhos", by, edge)) for by, edge, how in _SHIFTS if isinstance(edge, int)
+        how: everywhere(shifted_input("log_rhos", by, edge)) for by, edge, how in SHIFTS if isinstance(edge, int)
     },
     "next episode's value leaking past a cut": {
-        **_leak(_RESET, is_reset),
-        **_leak(_ZERO, is_zero),
+        **leak(_RESET, is_reset),
+        **leak(_ZERO, is_zero),
     },
     "truncation taken for a termination": {
-        **_in_places("discount 0 where an episode is done", with_input_where(is_done, "discounts", 0.0)),
-        **_in_places(f"discount 0 before {_RESET}", with_input_where(is_before(is_reset), "discounts", 0.0)),
-        **_in_places(f"discount 0 before {_ZERO}", with_input_where(is_before(is_zero), "discounts", 0.0)),
+        **in_places("discount 0 where an episode is done", with_input_where(is_done, "discounts", 0.0)),
+        **in_places(f"discount 0 before {_RESET}", with_input_where(is_before(is_reset), "discounts", 0.0)),
+        **in_places(f"discount 0 before {_ZERO}", with_input_where(is_before(is_zero), "discounts", 0.0)),
     },
     "truncation bootstraps from the next episode": {
-        **_bootstrap_from_the_next_episode(_RESET, is_reset),
-        **_bootstrap_from_the_next_episode(_ZERO, is_zero),
+        **bootstrap_from_the_next_episode(_RESET, is_reset),
+        **bootstrap_from_the_next_episode(_ZERO, is_zero),
     },
     "V(x_{s+1}) in the advantage": {"where v_{s+1} belongs": with_targets(lambda vs, terms, _: terms.next_values)},
     "lambda in the advantage": {
