@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from monobeast import bottleneck, seeding
+from monobeast import allocator, bottleneck, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.bottleneck import ShareMeter, Times
 from monobeast.evaluation_schedule import EvaluationSchedule
@@ -42,6 +42,7 @@ class Session:
     def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals) -> None:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
+        allocator.keep_freed_memory()
         self.learner = Learner(prepared.network, self.config)
         self.meter = ShareMeter()
         self.timeline = Timeline(Path(self.config.timeline)) if self.config.timeline else None

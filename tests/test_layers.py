@@ -36,6 +36,7 @@ ROWS = [
     "bottleneck",
     "timeline",
     "weights",
+    "allocator",
     "processes",
     "restarts",
     "policy",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monobeast import seeding
+from monobeast import allocator, seeding
 from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
@@ -49,6 +49,7 @@ def measure(run: Run, seconds: float) -> Parts:
         seconds: For each part.
     """
     config = run.config
+    allocator.keep_freed_memory()  # as a run does
     weights = SharedWeights(run.network.parameters())
     # Without actor processes the learner's own has all the work, and all its threads for it.
     actor_threads = 1 if config.num_actors else config.num_learner_threads
