@@ -16,7 +16,7 @@ import sys
 from typing import Any, NoReturn, get_args
 
 from monobeast import __version__
-from monobeast.config import Config
+from monobeast.config import AUTO, Config
 
 _MODES = {"train": "train an agent", "test": "play the checkpoint of a run"}  # their flags are fields of `Config`
 # Each is a module of monobeast.commands that offers add_arguments(parser) and run(arguments) -> exit code. One with
@@ -221,15 +221,15 @@ def _add_flag(group: Any, parser: _Parser, setting: dataclasses.Field) -> None:
         return
     metavar = "|".join(setting.metadata.get("choices", ())) or kind.__name__.upper()
     (group or parser).add_argument(
-        *names, dest=setting.name, type=_reader(kind, optional), metavar=metavar, **options
+        *names, dest=setting.name, type=_reader(kind, optional, setting.name in AUTO), metavar=metavar, **options
     )
 
 
-def _reader(kind: type, optional: bool) -> Any:
-    """Reads a value of `kind`; "none" is None where the field allows that, and 1e6 is a whole number."""
+def _reader(kind: type, optional: bool, auto: bool) -> Any:
+    """Reads a value of `kind`; "none" or "auto" is None where the field allows that, and 1e6 is a whole number."""
 
     def read(text: str) -> Any:
-        if optional and text.lower() == "none":
+        if (optional and text.lower() == "none") or (auto and text.lower() == "auto"):
             return None
         if kind is int:
             return int(text) if text.lstrip("-").replace("_", "").isdigit() else _whole(float(text))

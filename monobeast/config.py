@@ -14,6 +14,7 @@ from monobeast.presets import PRESETS
 from monobeast.user_code import is_own
 
 _OWN = "module:Class"  # among choices: whatever has that form
+AUTO = ("num_actors", "envs_per_actor", "num_learner_threads")  # chosen by a measurement where they are left open
 
 _T = TypeVar("_T")
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Config:
     timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
-    num_actors: int = _flag(2, "actors", "actor processes; 0 collects in the learner's own process, repeatably", low=0)
-    envs_per_actor: Chosen[int] = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's)", low=1)
+    num_actors: Chosen[int] = _flag(None, "actors", "actor processes; 0 collects in the learner's own process, repeatably (default: auto, what a measurement of this machine finds fastest)", low=0)
+    envs_per_actor: Chosen[int] = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's, else auto)", low=1)
     unroll_length: Chosen[int] = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
     num_buffers: Chosen[int] = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
     actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced, and an evaluator that evaluates", above=0)
@@ -109,7 +110,7 @@ class Config:
     grad_norm_clipping: Chosen[float] = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
     max_bad_updates: int = _flag(10, "learner", "updates in a row that are left out, a number in them not being finite, before the run fails", low=1)
     force_lag: int = _flag(0, "learner", "updates that weights are held back before actors get them, to show what lag does; with --num_actors 0, and a batch no smaller than E, the lag is then exactly this", low=0, high=100_000)
-    num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: the cores that the actors leave)", low=1)
+    num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: auto)", low=1)
     device: Chosen[str] = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 
@@ -198,7 +199,7 @@ class Config:
 
     def check_slots(self) -> None:
         """Raises ValueError unless there is a slot for every actor; with `resume` only `resumption` knows both."""
-        if self.num_buffers is not None and self.num_buffers < self.num_actors:
+        if self.num_buffers is not None and self.num_buffers < (self.num_actors or 0):
             raise ValueError(
                 f"--num_buffers {self.num_buffers}: must be at least --num_actors {self.num_actors}, a slot an actor"
             )

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import environments, seeding
-from monobeast.config import Config
+from monobeast import autotuning, environments, seeding
+from monobeast.config import AUTO, Config
+from monobeast.costs.parts import Subject
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
@@ -27,6 +28,7 @@ class Run(NamedTuple):
     saved: dict[str, Any] | None = None  # the checkpoint to go on with
     changes: resumption.Changes | None = None  # of settings, since that checkpoint
     makers: Makers = Makers()  # of environments and networks
+    auto: str | None = None  # what was chosen for sizes that were left open
 
 
 def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> Run:
@@ -49,7 +51,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         saved = checkpoint.load(folder)
         before = checkpoint.read_config(saved, folder)
         config, changes = resumption.merge(before, config, given)
-    if config.num_actors > 0 or config.evaluate_every is not None:
+    if config.num_actors != 0 or config.evaluate_every is not None:
         check_main_script()
         makers.pickle()
     if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
@@ -59,13 +61,14 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.exact_resume:
         continuation.check(config, saved)
     config = _choose(config, spaces)
-    if changes is not None:
-        changes |= resumption.find_followers(before, config, changes)
     network = makers.make_network(config, spaces)
     if saved:
         _check_weights(network, saved, config)
+    config, auto = _choose_sizes(config, spaces, network, makers)
+    if changes is not None:
+        changes |= resumption.find_followers(before, config, changes)
     requirements.check(config, spaces, network)
-    return Run(config, spaces, network.to(config.device), saved, changes, makers)
+    return Run(config, spaces, network.to(config.device), saved, changes, makers, auto)
 
 
 def _choose(config: Config, spaces: Spaces) -> Config:
@@ -74,8 +77,6 @@ def _choose(config: Config, spaces: Spaces) -> Config:
         config,
         xpid=config.xpid or run_folder.new_xpid(),
         seed=seeding.draw_seed() if config.seed is None else config.seed,
-        num_buffers=config.num_buffers or 2 * max(1, config.num_actors),
-        num_learner_threads=config.num_learner_threads or _count_free_cores(config),
         network=choose_network(spaces.observation, config.network),
         device=str(_find_device(config)),
     )
@@ -90,13 +91,17 @@ def _check_weights(network: Network, saved: dict[str, Any], config: Config) -> N
         raise ValueError(f"--resume: the weights of {config.xpid} do not fit {what} as it is now: {error}") from None
 
 
-def _count_free_cores(config: Config) -> int:
-    """Cores that the actors leave to the learner, at least one.
+def _choose_sizes(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Config, str | None]:
+    """Replaces sizes that are left open; the least that may be chosen must fit, else there is nothing to measure."""
+    auto = None
+    if any(getattr(config, name) is None for name in AUTO):
+        requirements.require_fit(_with_buffers(autotuning.choose_smallest(config)), spaces, network)
+        config, auto = autotuning.choose(Subject(config, spaces, network.to(config.device), makers))
+    return _with_buffers(config), auto
 
-    On two cores with two actors, a second thread made Pong a fifth slower.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores - config.num_actors)
+
+def _with_buffers(config: Config) -> Config:
+    return dataclasses.replace(config, num_buffers=config.num_buffers or 2 * max(1, config.num_actors))
 
 
 def _find_device(config: Config) -> torch.device:

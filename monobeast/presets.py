@@ -6,7 +6,6 @@ from typing import Any
 # at 1, a light value loss, and an entropy cost that falls to 0: chance finds out early how to return a ball that comes
 # back, and at the end no longer misses one (docs/results.md).
 _ATARI: dict[str, Any] = {
-    "envs_per_actor": 8,
     "unroll_length": 10,
     "batch_size": 8,
     "optimizer": "rmsprop",

@@ -68,6 +68,8 @@ def run(prepared: Run) -> Result:
         with run_folder.held(folder), console(folder / "out.log"), _open_log(prepared, folder) as log:
             metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
+            if prepared.auto:
+                logger.info("%s", prepared.auto)
             logger.info("%s", _describe_preset(config))
             session = Session(prepared, folder, log, stop)
             state = session.train()
@@ -105,12 +107,12 @@ def _open_log(prepared: Run, folder: Path) -> RunLog:
 
 def _open_metadata(prepared: Run, folder: Path) -> Metadata:
     if prepared.saved is None:
-        return Metadata(folder, prepared.config)
+        return Metadata(folder, prepared.config, auto=prepared.auto)
     for name, (before, now) in prepared.changes.items():
         logger.info("--%s: %s, was %s", name, now, before)
     step = prepared.saved["learner"]["step"]
     logger.info("resumed at step %s", f"{step:,}")
-    return Metadata(folder, prepared.config, step, prepared.changes)
+    return Metadata(folder, prepared.config, step, prepared.changes, prepared.auto)
 
 
 def _describe(config: Config, folder: Path) -> str:

@@ -1,4 +1,6 @@
+import os
 import signal
+import tempfile
 
 import pytest
 import torch
@@ -7,6 +9,16 @@ import torch
 def pytest_configure():
     """In the background of a shell pytest starts with SIGINT ignored, and so would what tests start and interrupt."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session):
+    """What `auto` measures is kept apart from the user's, and once for all tests, those in further processes too."""
+    session.config.cache_folder = tempfile.TemporaryDirectory(prefix="monobeast-tests-cache-")
+    os.environ["XDG_CACHE_HOME"] = session.config.cache_folder.name
+
+
+def pytest_sessionfinish(session):
+    session.config.cache_folder.cleanup()
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,8 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def make_config(**settings):
     """Settings as `training.prepare` resolves them."""
     defaults = dict(
-        env="CartPole-v1", preset="atari", network="mlp", device="cpu", num_actors=2, num_learner_threads=1, seed=1
+        **dict(env="CartPole-v1", preset="atari", network="mlp", device="cpu", seed=1),
+        **dict(num_actors=2, envs_per_actor=8, num_learner_threads=1),
     )
     config = Config(**(defaults | settings))
     config = dataclasses.replace(config, num_buffers=config.num_buffers or 2 * max(1, config.num_actors))

@@ -16,8 +16,7 @@ def count_faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(12_000_000)  # 48 MB, freed at once
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-count_faults()
-print(count_faults())
+print(min([count_faults() for _ in range(40)][20:]))  # the first find no hole between smaller ones that is large enough
 """
 
 
@@ -27,5 +26,5 @@ def test_a_tensor_of_a_size_that_was_freed_before_needs_no_new_pages():
         script = COUNT_FAULTS.format(keeps=keeps)
         return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
 
-    # A page has at least 4 KiB; without the call the kernel maps them anew, be it in huge pages of 2 MiB.
-    assert count(keeps=True) < 20 <= count(keeps=False)
+    # Without the call the kernel maps each anew, be it in huge pages of 2 MiB.
+    assert count(keeps=True) == 0 < 20 <= count(keeps=False)

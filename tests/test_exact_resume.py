@@ -216,7 +216,7 @@ def test_the_checkpoint_opens_without_running_code(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--env", "CartPole-v1"], "--exact_resume --num_actors 2: only with --num_actors 0, since "),
+        (["--env", "CartPole-v1"], "--exact_resume --num_actors auto: only with --num_actors 0, since "),
         (["--env", "ALE/Pong-v5"], "--exact_resume: not for --env ALE/Pong-v5: ale-py's vector environment has "),
         (["--env", f"{STUBS}Fixed5-v0"], f"--exact_resume: not for --env {STUBS}Fixed5-v0: Fixed needs get_state() "),
     ],

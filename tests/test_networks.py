@@ -8,7 +8,7 @@ from gymnasium.spaces import Discrete
 from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
 from torch import nn
 
-from monobeast.networks import make_network
+from monobeast.networks import agent, make_network
 from monobeast.networks.agent import LSTM
 
 # Kernels add up in another order for another number of rows.
@@ -88,6 +88,55 @@ def test_the_lstm_computes_what_torch_computes():
     computed = lstm(inputs, torch.zeros(8, 3, dtype=torch.bool), state)
 
     torch.testing.assert_close(computed, reference(inputs, state), **TOLERANCE)
+
+
+def unroll_with_gradients(lstm, inputs, is_first, state, longest_by_steps):
+    """All that comes out of an LSTM, and the gradient of a sum of squares by all that goes in."""
+    tensors = [inputs, *state, *lstm.parameters()]
+    for tensor in tensors:
+        tensor.requires_grad_().grad = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent, "_LONG_STRETCH", longest_by_steps + 1)
+        outputs, state = lstm(inputs, is_first, state)
+    sum(part.square().sum() for part in (outputs, *state)).backward()
+    return outputs, *state, *(tensor.grad.clone() for tensor in tensors)
+
+
+@pytest.mark.parametrize("has_two_biases", [False, True])
+@pytest.mark.parametrize("longest_by_steps", [0, 1, 4])
+@pytest.mark.parametrize("starts", [[], [(0, 0)], [(0, 1), (8, 0)], [(3, 0), (4, 1), (5, 0), (5, 1)], "all"])
+def test_stretches_in_one_call_give_what_single_steps_give(starts, longest_by_steps, has_two_biases):
+    torch.manual_seed(6)
+    lstm = LSTM(7, 6, has_two_biases).double()
+    inputs, *state = (torch.randn(*shape, dtype=torch.float64) for shape in [(9, 2, 7), (1, 2, 6), (1, 2, 6)])
+    is_first = torch.full((9, 2), starts == "all")
+    for t, column in starts if starts != "all" else []:
+        is_first[t, column] = True
+
+    by_steps, in_calls = (
+        unroll_with_gradients(lstm, inputs, is_first, tuple(state), longest) for longest in (9, longest_by_steps)
+    )
+
+    for computed, expected in zip(in_calls, by_steps, strict=True):
+        torch.testing.assert_close(computed, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_stretch_ends_where_an_episode_begins_in_any_column(monkeypatch):
+    lengths = []
+    monkeypatch.setattr(agent, "_LONG_STRETCH", 3)
+    for name in ("_unroll_at_once", "_unroll_by_steps"):
+        real = getattr(LSTM, name)
+        spy = lambda lstm, inputs, *rest, real=real, name=name: (  # noqa: E731
+            lengths.append((name, len(inputs))),
+            real(lstm, inputs, *rest),
+        )[1]
+        monkeypatch.setattr(LSTM, name, spy)
+    is_first = torch.zeros(12, 2, dtype=torch.bool)
+    is_first[0, 0] = is_first[5, 1] = is_first[7, 0] = True
+
+    LSTM(7, 6)(torch.randn(12, 2, 7), is_first, (torch.zeros(1, 2, 6), torch.zeros(1, 2, 6)))
+
+    assert lengths == [("_unroll_at_once", 5), ("_unroll_by_steps", 2), ("_unroll_at_once", 5)]
 
 
 def test_the_heads_see_features_and_one_hot_last_action_and_clipped_last_reward():
@@ -227,6 +276,6 @@ def test_the_memory_format_changes_the_order_of_sums_alone(network):
 
     torch.testing.assert_close(outputs[0], outputs[1], **TOLERANCE)
     formats = (torch.channels_last, torch.contiguous_format)
-    for agent, memory_format in zip((one, other), formats, strict=True):
-        images = seen_by(agent.torso.convolutions, agent, inputs)
+    for made, memory_format in zip((one, other), formats, strict=True):
+        images = seen_by(made.torso.convolutions, made, inputs)
         assert images.is_contiguous(memory_format=memory_format)

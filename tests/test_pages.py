@@ -46,7 +46,7 @@ def test_tables_out_of_date_are_written_anew():
 
     assert written.startswith("before\n") and written.endswith("\nafter") and "stale" not in written
     assert "| `--learning_rate` | 0.0007 | 0.001 | 0.0006 | 0.00048 |" in written
-    assert "| `--num_actors` | 2 | actor processes; 0 collects" in written
+    assert "| `--log_interval_s` | 5.0 | seconds between" in written
 
 
 def test_every_logged_column_is_explained():

@@ -14,7 +14,7 @@ from monobeast.actor_pool import ActorPool
 from monobeast.resources import machine
 
 CHECKOUT = Path(__file__).parent.parent
-CATCH = ("--env", "monobeast/Catch-v0", "--device", "cpu")
+CATCH = ("--env", "monobeast/Catch-v0", "--device", "cpu", "--envs_per_actor", "8")
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from monobeast.benchmarks.limit import Bound, Costs, find_bounds, find_limit, foretell
-from monobeast.benchmarks.parts import Parts
 from monobeast.benchmarks.whole import Whole
 from monobeast.config import Config
+from monobeast.costs.limit import Bound, Costs, find_bounds, find_limit, foretell
+from monobeast.costs.parts import Parts
 from monobeast.resources import requirements
 
 _LARGER_MACHINES = (16, 64, 128)  # cores

@@ -134,8 +134,10 @@ def _name_settings(own: dict[str, Any], settings: dict[str, Any]) -> dict[str, d
 
 def _measure_parts(name: str, settings: dict[str, Any], seconds: float) -> "Case":
     from monobeast import preparation
-    from monobeast.benchmarks import parts, report
+    from monobeast.benchmarks import report
+    from monobeast.costs import parts
     from monobeast.resources import machine
 
     prepared = preparation.prepare(Config(**settings), given=set(settings))
-    return report.Case(name, prepared.config, parts.measure(prepared, seconds), machine.count_cores())
+    subject = parts.Subject(prepared.config, prepared.spaces, prepared.network, prepared.makers)
+    return report.Case(name, prepared.config, parts.measure(subject, seconds), machine.count_cores())

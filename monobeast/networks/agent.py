@@ -1,5 +1,6 @@
 """The agent: a torso of any kind, an LSTM if asked for, and the two heads."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from monobeast.networks.initialization import initialize
 # One layer of this size for every torso, as for both networks of the paper (its figure 3). Unlike TorchBeast: its two
 # layers as wide as their input (519 on Pong) take most of a step's time on a CPU.
 LSTM_SIZE = 256
+_LONG_STRETCH = 16  # steps from which one call is faster than as many (B = 8 on a CPU)
 
 
 class AgentInput(NamedTuple):
@@ -113,9 +115,9 @@ class AgentNetwork(Network):
 class LSTM(nn.Module):
     """One LSTM layer that forgets at the beginning of each episode.
 
-    The input's share of the gates is one matrix product for all steps; only the hidden state's share waits for the step
-    before. On a CPU that is faster than `nn.LSTM` step by step, and about as fast as `nn.LSTM` on the stretches between
-    the beginnings of episodes, which a GPU would have to be asked for and waited for.
+    On a CPU in float32, long stretches between the beginnings of episodes are one call each. Short ones, and all on a
+    GPU, which would have to be asked for the beginnings and waited for, go step by step; there the input's share of the
+    gates is one matrix product for all steps, and only the hidden state's share waits for the step before.
 
     Args:
         input_size: Of a step's input.
@@ -143,6 +145,32 @@ class LSTM(nn.Module):
         self, inputs: Tensor, is_first: Tensor, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Returns the hidden states, float32 [T, B, H], and (hidden, cell) after the last step, each [1, B, H]."""
+        # At once, bfloat16 would hold the cells too, whose many small changes it would round away.
+        if len(inputs) < _LONG_STRETCH or inputs.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+            return self._unroll_by_steps(inputs, is_first, state)
+        outputs = []
+        for start, stop in itertools.pairwise([*_find_starts(is_first), len(inputs)]):
+            unroll = self._unroll_at_once if stop - start >= _LONG_STRETCH else self._unroll_by_steps
+            output, state = unroll(inputs[start:stop], is_first[start:stop], state)
+            outputs.append(output)
+        return torch.cat(outputs), state
+
+    def _unroll_at_once(
+        self, inputs: Tensor, is_first: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Unrolls where no episode begins after the first step."""
+        state = tuple(part.masked_fill(is_first[0].unsqueeze(-1), 0) for part in state)
+        biases = [self.from_input.bias, self.from_hidden.bias]
+        if biases[1] is None:
+            biases[1] = torch.zeros_like(biases[0])
+        weights = [self.from_input.weight, self.from_hidden.weight, *biases]
+        is_training = torch.is_grad_enabled()
+        output, *state = torch.lstm(inputs, state, weights, True, 1, 0.0, is_training, False, False)
+        return output, tuple(state)
+
+    def _unroll_by_steps(
+        self, inputs: Tensor, is_first: Tensor, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         hidden, cell = (part.squeeze(0) for part in state)
         outputs = []
         for share, reset in zip(self.from_input(inputs), is_first.unsqueeze(-1), strict=True):
@@ -152,3 +180,8 @@ class LSTM(nn.Module):
             hidden = read.sigmoid() * cell.tanh()
             outputs.append(hidden)
         return torch.stack(outputs), (hidden.unsqueeze(0), cell.unsqueeze(0))
+
+
+def _find_starts(is_first: Tensor) -> list[int]:
+    """Where the stretches of [T, B] begin in which no column's episode begins after the first step."""
+    return [0, *(is_first[1:].any(dim=1).nonzero().flatten() + 1).tolist()]

@@ -2,6 +2,7 @@
 
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +100,12 @@ def free_processes() -> int | None:
 def count_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def name_cpu() -> str:
+    """The processor's name, as far as is known."""
+    models = [line for line in _read_text(_ROOT / "proc/cpuinfo").splitlines() if line.startswith("model name")]
+    return models[0].split(":")[1].strip() if models else platform.processor()
 
 
 def is_container() -> bool:

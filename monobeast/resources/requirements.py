@@ -74,12 +74,22 @@ def check(config: Config, spaces: Spaces, network: Network) -> None:
     Raises:
         ValueError: `DoesNotFit`; its message names what is needed, what is there, and what would fit.
     """
-    plan = make_plan(config, spaces, network)
-    if plan.refusal is not None:
-        raise DoesNotFit(plan)
+    plan = require_fit(config, spaces, network)
     _allow_open_files(plan)
     if plan.warning is not None:
         logger.warning("%s", plan.warning)
+
+
+def require_fit(config: Config, spaces: Spaces, network: Network) -> Plan:
+    """Refuses as `check` does, and changes nothing.
+
+    Raises:
+        ValueError: `DoesNotFit`.
+    """
+    plan = make_plan(config, spaces, network)
+    if plan.refusal is not None:
+        raise DoesNotFit(plan)
+    return plan
 
 
 def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:

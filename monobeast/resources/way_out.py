@@ -11,6 +11,8 @@ from monobeast.presets import PRESETS
 # Flags that make a run larger, in the order in which they are turned down.
 SIZES = ("num_buffers", "num_actors", "envs_per_actor", "unroll_length", "batch_size", "num_learner_threads")
 
+_FEW_ACTORS = 2  # more are turned down to as many at first
+
 
 class _Values(NamedTuple):
     """What a flag may be below its present value: step * low, step * (low + 1) and so on to step * high."""
@@ -30,8 +32,8 @@ def find(config: Config, fits: Callable[[Config], bool]) -> dict[str, int]:
         config: Resolved; does not fit.
         fits: Whether settings fit; if they do, smaller ones do.
     """
-    defaults = {"num_actors": Config.num_actors, "num_buffers": 2 * config.num_actors, "num_learner_threads": 1}
-    defaults |= PRESETS[config.preset or "classic"]
+    defaults = {"num_actors": _FEW_ACTORS, "num_buffers": 2 * config.num_actors, "num_learner_threads": 1}
+    defaults |= {"envs_per_actor": config.batch_size} | PRESETS[config.preset or "classic"]
     # In this direction no quotient is too large for a float, however large the value.
     names = sorted(SIZES, key=lambda name: defaults[name] / max(1, getattr(config, name)))
     changes: dict[str, int] = {}

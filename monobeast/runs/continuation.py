@@ -32,9 +32,10 @@ def check(config: Config, saved: dict[str, Any] | None) -> None:
         raise ValueError(f"--exact_resume: not with make_environments=, of which {config.env} was")
     with closing(environments.make(config, 1, [0])) as environment:
         environment.require_savable(config.env)
-    if config.num_actors > 0:
+    if config.num_actors != 0:
         reason = "only with --num_actors 0, since nothing repeats the order in which processes deliver their rollouts"
-        raise ValueError(f"--exact_resume --num_actors {config.num_actors}: {reason}{_way_out(saved)}")
+        num_actors = "auto" if config.num_actors is None else config.num_actors
+        raise ValueError(f"--exact_resume --num_actors {num_actors}: {reason}{_way_out(saved)}")
     if saved is not None and KEY not in saved:
         reason = f"the checkpoint of {config.xpid} was made without it and holds no state of the environments"
         raise ValueError(f"--exact_resume: {reason}; --resume alone goes on with fresh seeds")

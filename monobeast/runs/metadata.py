@@ -15,6 +15,7 @@ import torch
 
 import monobeast
 from monobeast.config import Config
+from monobeast.resources import machine
 
 FILE_NAME = "meta.json"
 # What is kept of a start when the run is gone on with.
@@ -31,20 +32,27 @@ class Metadata:
         config: Resolved.
         resumed_from: The step of the checkpoint with which an earlier start is gone on with.
         changes: Settings that are not what they were at the start before: name, values before and now.
+        auto: What `autotuning` says of the sizes that it chose.
     """
 
     def __init__(
-        self, folder: Path, config: Config, resumed_from: int | None = None, changes: dict[str, Any] | None = None
+        self,
+        folder: Path,
+        config: Config,
+        resumed_from: int | None = None,
+        changes: dict[str, Any] | None = None,
+        auto: str | None = None,
     ) -> None:
         self._path = folder / FILE_NAME
         self._content: dict[str, Any] = {
             "config": dataclasses.asdict(config),
+            "auto": auto,
             "command_line": [Path(sys.argv[0]).name, *sys.argv[1:]],  # where the program lies is nobody's business
             "python": platform.python_version(),
             "packages": {name: _package_version(name) for name in ("monobeast", *_PACKAGES)},
             "git_commit": _git_commit(_CHECKOUT),
             "platform": platform.platform(),
-            "cpu": _cpu_name(),
+            "cpu": machine.name_cpu(),
             "cpu_count": os.cpu_count(),
             "gpu": torch.cuda.get_device_name(config.device) if config.device != "cpu" else None,
             "start": _now(),
@@ -107,11 +115,3 @@ def _git_commit(checkout: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}-dirty" if changes else commit
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from monobeast.benchmarks.parts import Part
+from monobeast.costs.parts import Part
 
 
 class Costs(NamedTuple):

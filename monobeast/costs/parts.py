@@ -15,15 +15,24 @@ from monobeast import allocator, seeding
 from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
-from monobeast.environments import VectorEnvironment
+from monobeast.environments import Spaces, VectorEnvironment
 from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns, make_optimizer
-from monobeast.networks import AgentInput
+from monobeast.makers import Makers
+from monobeast.networks import AgentInput, Network
 from monobeast.policy import LocalPolicy
-from monobeast.preparation import Run
 from monobeast.rollouts import Rollout, allocate
 from monobeast.weights import SharedWeights
 
 _WARM_UP_CALLS = 3  # the first choose kernels and allocate
+
+
+class Subject(NamedTuple):
+    """What is measured."""
+
+    config: Config  # resolved
+    spaces: Spaces
+    network: Network  # on the learner's device; stays as it is
+    makers: Makers
 
 
 class Part(NamedTuple):
@@ -38,27 +47,58 @@ class Parts(NamedTuple):
     """All that a step costs."""
 
     summed: list[Part]  # each piece of work once
-    update: Part  # an update as a whole, what lies between its parts included; not to be added to them
+    update: Part  # an update as a whole: the sum of its pieces, not to be added to them
 
 
-def measure(run: Run, seconds: float) -> Parts:
+def measure(subject: Subject, seconds: float) -> Parts:
     """Measures every part with real environments and a real batch; starts no process.
 
     Args:
-        run: Prepared; its network stays as it is.
+        subject: What is measured.
         seconds: For each part.
     """
-    config = run.config
+    config = subject.config
     allocator.keep_freed_memory()  # as a run does
-    weights = SharedWeights(run.network.parameters())
+    weights = SharedWeights(subject.network.parameters())
     # Without actor processes the learner's own has all the work, and all its threads for it.
     actor_threads = 1 if config.num_actors else config.num_learner_threads
-    with _threads(actor_threads), _acting(run, weights) as (environment, policy, slot, batch):
-        parts = _measure_actor(run, seconds, environment, policy, slot)
-        parts.append(_measure_taking(run, seconds, weights, policy))
+    with _threads(actor_threads), _acting(subject, weights) as (environment, policy, slot, batch):
+        parts = _measure_actor(subject, seconds, environment, policy, slot)
+        parts.append(_measure_taking(subject, seconds, weights, policy))
     with _threads(config.num_learner_threads):
-        parts += _measure_learner(run, seconds, batch, slot, weights)
-        return Parts(parts, _measure_update(run, seconds, batch))
+        parts += _measure_learner(subject, seconds, slot, weights)
+        pieces, update = _measure_pieces(subject, seconds, batch), _measure_update(subject, seconds, batch)
+    left = update.seconds_per_step - sum(piece.seconds_per_step for piece in pieces)
+    return Parts([*parts, *pieces, Part("losses, checks, statistics", max(0.0, left), update.place)], update)
+
+
+def measure_actor(subject: Subject, seconds: float) -> tuple[float, Rollout]:
+    """What an agent step costs an actor, in seconds of one core, and a batch that it made.
+
+    Args:
+        subject: What is measured.
+        seconds: For its environments, and for its forward passes.
+    """
+    weights = SharedWeights(subject.network.parameters())
+    with _threads(1), _acting(subject, weights) as (environment, policy, slot, batch):
+        parts = _measure_actor(subject, seconds, environment, policy, slot)
+    return sum(part.seconds_per_step for part in parts), batch
+
+
+def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[float, float]:
+    """What an agent step of an update costs: seconds of wall time on its device, and of the learner's core to publish.
+
+    Args:
+        subject: What is measured.
+        seconds: For updates, and for publishing.
+        batch: Of `measure_actor`.
+    """
+    allocator.keep_freed_memory()
+    weights, parameters = SharedWeights(subject.network.parameters()), list(subject.network.parameters())
+    with _threads(subject.config.num_learner_threads):
+        update = _measure_update(subject, seconds, batch).seconds_per_step
+    publishing = Stopwatch(subject.config.device, seconds).median(lambda _: weights.publish(parameters))
+    return update, publishing / batch.action.numel()
 
 
 class Stopwatch:
@@ -104,13 +144,15 @@ def _threads(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _acting(run: Run, weights: SharedWeights) -> Iterator[tuple[VectorEnvironment, LocalPolicy, Rollout, Rollout]]:
+def _acting(
+    subject: Subject, weights: SharedWeights
+) -> Iterator[tuple[VectorEnvironment, LocalPolicy, Rollout, Rollout]]:
     """What one actor has, a slot that it filled, and a batch that is made of such slots."""
-    config, spaces = run.config, run.spaces
+    config, spaces = subject.config, subject.spaces
     seeds = seeding.environment_seeds(config.seed, 0, 0, config.envs_per_actor)
-    environment = run.makers.make_environments(config, config.envs_per_actor, seeds)
+    environment = subject.makers.make_environments(config, config.envs_per_actor, seeds)
     try:
-        network = copy.deepcopy(run.network).cpu()
+        network = copy.deepcopy(subject.network).cpu()
         core_state = network.initial_state(1)
         policy = LocalPolicy(network, weights, seeding.sampling_seed(config.seed, 0, 0))
         actor = Actor(environment, policy, index=0)
@@ -126,10 +168,10 @@ def _acting(run: Run, weights: SharedWeights) -> Iterator[tuple[VectorEnvironmen
 
 
 def _measure_actor(
-    run: Run, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
+    subject: Subject, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
 ) -> list[Part]:
-    stopwatch, num_envs = Stopwatch("cpu", seconds), run.config.envs_per_actor
-    random, num_actions = np.random.default_rng(0), run.spaces.num_actions
+    stopwatch, num_envs = Stopwatch("cpu", seconds), subject.config.envs_per_actor
+    random, num_actions = np.random.default_rng(0), subject.spaces.num_actions
     inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
     times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=num_envs))
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
@@ -140,23 +182,34 @@ def _measure_actor(
     ]
 
 
-def _measure_taking(run: Run, seconds: float, weights: SharedWeights, policy: LocalPolicy) -> Part:
+def _measure_taking(subject: Subject, seconds: float, weights: SharedWeights, policy: LocalPolicy) -> Part:
     """At the start of every rollout, if there is a newer version, as there mostly is."""
-    config, parameters = run.config, list(run.network.parameters())
+    config, parameters = subject.config, list(subject.network.parameters())
     take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(parameters))
     return Part("taking weights", take / (config.unroll_length * config.envs_per_actor), "actors")
 
 
-def _measure_learner(
-    run: Run, seconds: float, batch: Rollout, slot: Rollout, weights: SharedWeights
-) -> list[Part]:
-    config, device = run.config, run.config.device
+def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: SharedWeights) -> list[Part]:
+    """What the learner's process does around an update."""
+    stopwatch, parameters = Stopwatch(subject.config.device, seconds), list(subject.network.parameters())
+    staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1)).next_place()
+    assembly = stopwatch.median(lambda _: staging.copy_(slot))
+    publishing = stopwatch.median(lambda _: weights.publish(parameters))
+    samples = subject.config.batch_size * subject.config.unroll_length
+    return [
+        Part("batch assembly", assembly / slot.action.numel(), "learner"),
+        Part("publishing weights", publishing / samples, "learner"),
+    ]
+
+
+def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Part]:
+    """The large pieces of an update."""
+    config, device = subject.config, subject.config.device
     stopwatch = Stopwatch(device, seconds)
-    network = copy.deepcopy(run.network)
+    network = copy.deepcopy(subject.network)
     optimizer = make_optimizer(list(network.parameters()), config)
     for group in optimizer.param_groups:
         group["lr"] = 0.0  # the same work, and the weights stay as they are
-    staging = make_staging(config, run.spaces, network.initial_state(1)).next_place()
 
     def transfer(_: None) -> Rollout:
         return batch.map(lambda tensor: tensor.to(device))
@@ -177,29 +230,22 @@ def _measure_learner(
         optimizer.zero_grad()
         return compute_loss(network, there, config).total_loss
 
-    samples, slot_samples = batch.action.numel(), slot.action.numel()
-    where = _place_of_update(config)
-    update_parts = [
-        ("forward", stopwatch.median(lambda _: network(inputs, there.core_state))),
-        ("V-trace", stopwatch.median(correct)),
-        ("backward", stopwatch.median(lambda loss: loss.backward(), make_loss)),
-        ("optimizer", stopwatch.median(step)),
-    ]
-    assembly = stopwatch.median(lambda _: staging.copy_(slot))
-    publishing = stopwatch.median(lambda _: weights.publish(network.parameters()))
-    return [
-        Part("batch assembly", assembly / slot_samples, "learner"),
+    times = {
         # On the CPU the batch is where it is needed.
-        Part("transfer", stopwatch.median(transfer) / samples if where == "GPU" else 0.0, where),
-        *(Part(name, time_of_batch / samples, where) for name, time_of_batch in update_parts),
-        Part("publishing weights", publishing / samples, "learner"),
-    ]
+        "transfer": 0.0 if device == "cpu" else stopwatch.median(transfer),
+        "forward": stopwatch.median(lambda _: network(inputs, there.core_state)),
+        "V-trace": stopwatch.median(correct),
+        "backward": stopwatch.median(lambda loss: loss.backward(), make_loss),
+        "optimizer": stopwatch.median(step),
+    }
+    where = _place_of_update(config)
+    return [Part(name, time_of_batch / batch.action.numel(), where) for name, time_of_batch in times.items()]
 
 
-def _measure_update(run: Run, seconds: float, batch: Rollout) -> Part:
-    learner = Learner(copy.deepcopy(run.network), run.config)
-    time_of_batch = Stopwatch(run.config.device, seconds).median(lambda _: learner.update(batch))
-    return Part("an update as a whole", time_of_batch / batch.action.numel(), _place_of_update(run.config))
+def _measure_update(subject: Subject, seconds: float, batch: Rollout) -> Part:
+    learner = Learner(copy.deepcopy(subject.network), subject.config)
+    time_of_batch = Stopwatch(subject.config.device, seconds).median(lambda _: learner.update(batch))
+    return Part("an update as a whole", time_of_batch / batch.action.numel(), _place_of_update(subject.config))
 
 
 def _place_of_update(config: Config) -> str:

@@ -1,0 +1,204 @@
+"""What `auto` stands for: actors, environments an actor and learner threads, by what the parts cost on this machine."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from monobeast import __version__
+from monobeast.config import AUTO, Config
+from monobeast.costs import parts
+from monobeast.costs.limit import Costs, find_bounds
+from monobeast.costs.parts import Subject
+from monobeast.resources import machine
+
+_SECONDS_A_PART = 0.3
+# Bounds that lie near each other are not reached, since each side then waits for the other by turns. At this power,
+# settings of Pong on two cores come in the order in which whole runs put them (docs/performance.md).
+_SHARPNESS = 8
+_LONGEST_UNROLL = 100  # that is measured
+_MOST_COLUMNS = 64  # of a slot: a wider forward pass hardly costs less a step
+_ALIKE = 0.98  # of the best: smaller settings are preferred that come as near
+# Beside the settings that are chosen and those of the loss, all that changes what a step costs.
+_COSTLY = (
+    *("env", "env_kwargs", "frame_skip", "noop_max", "full_action_space", "max_episode_frames"),
+    *("unroll_length", "batch_size", "optimizer", "momentum", "device"),
+    *("network", "use_lstm", "precision", "memory_format"),
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Sizes(NamedTuple):
+    """What is chosen."""
+
+    num_actors: int
+    envs_per_actor: int
+    num_learner_threads: int
+
+
+def choose(subject: Subject, folder: Path | None = None) -> tuple[Config, str]:
+    """The settings with the fastest sizes in place of those that are left open, and a line that says which and why.
+
+    What was measured is kept, so that it is measured once for a machine and settings. With `--num_actors 0`, whose runs
+    are repeatable, nothing is measured: E = B, and all cores for the learner.
+
+    Args:
+        subject: Its settings are resolved but for sizes, of which at least one is None: to be chosen.
+        folder: Where measurements are kept (default: monobeast in the user's folder of caches).
+    """
+    config = subject.config
+    if config.num_actors == 0:
+        sizes, source = _without_actors(config), "no measurement, so that the run is repeatable"
+    else:
+        sizes, source = _look_up_or_measure(subject, folder or _cache_folder())
+    chosen = ", ".join(f"{name} {getattr(sizes, name)}" for name in AUTO if getattr(config, name) is None)
+    return dataclasses.replace(config, **sizes._asdict()), f"auto: {chosen} ({source})"
+
+
+def choose_smallest(config: Config) -> Config:
+    """The settings with the smallest sizes that may be chosen."""
+    sizes = _without_actors(config) if config.num_actors == 0 else min(find_candidates(config, machine.count_cores()))
+    return dataclasses.replace(config, **sizes._asdict())
+
+
+def estimate(costs: Costs, sizes: Sizes, cores: int) -> float:
+    """Steps a second that one may expect: fewer than every bound allows, and the fewer the nearer those are."""
+    bounds = find_bounds(costs, sizes.num_actors, sizes.num_learner_threads, cores)
+    return sum(bound.steps_per_second**-_SHARPNESS for bound in bounds) ** (-1 / _SHARPNESS)
+
+
+def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
+    """The smallest sizes of those that are about as fast as the fastest: fewest processes, then threads, then columns.
+
+    Args:
+        costs: Of every setting that may be chosen.
+        cores: Of the machine.
+    """
+    speeds = {sizes: estimate(cost, sizes, cores) for sizes, cost in costs.items()}
+    good_enough = _ALIKE * max(speeds.values())
+    return min(
+        (sizes for sizes, speed in speeds.items() if speed >= good_enough),
+        key=lambda sizes: (sizes.num_actors, sizes.num_learner_threads, sizes.envs_per_actor),
+    )
+
+
+def find_candidates(config: Config, cores: int) -> list[Sizes]:
+    """Sizes that may be chosen: what is given stays as it is.
+
+    E is at most twice B: more of a wider slot would have grown stale before its turn to be learned from. All
+    actors together have 2 B environments or more, where they can: two batches in a row are then not of the same ones.
+    Threads that wait for each other after every operation need a core each; one thread may share.
+    """
+    all_E = [config.envs_per_actor] if config.envs_per_actor else _find_columns(config.batch_size)
+    most_actors = max(1, min(cores, config.num_buffers or cores))
+    all_actors = [config.num_actors] if config.num_actors else range(1, most_actors + 1)
+    most_threads = cores if config.device == "cpu" else 1
+    all_threads = [config.num_learner_threads] if config.num_learner_threads else _powers_of_two(most_threads)
+    candidates = [
+        sizes
+        for sizes in map(Sizes._make, itertools.product(all_actors, all_E, all_threads))
+        if config.num_learner_threads or sizes.num_learner_threads in (1, *range(cores - sizes.num_actors + 1))
+    ]
+    are_many = [sizes for sizes in candidates if sizes.num_actors * sizes.envs_per_actor >= 2 * config.batch_size]
+    return are_many or candidates
+
+
+def _find_columns(B: int) -> list[int]:
+    """B and 2 B, or the two largest numbers of environments that divide a larger B."""
+    return [E for E in range(1, _MOST_COLUMNS + 1) if B % E == 0 or E == 2 * B][-2:]
+
+
+def _without_actors(config: Config) -> Sizes:
+    return Sizes(0, config.envs_per_actor or config.batch_size, config.num_learner_threads or machine.count_cores())
+
+
+def _look_up_or_measure(subject: Subject, folder: Path) -> tuple[Sizes, str]:
+    """Sizes, and where they are from."""
+    path = folder / f"{_digest(subject.config)}.json"
+    if (kept := _read(path, subject.config)) is not None:
+        return kept, f"as measured before: {path}"
+    sizes = _measure(subject)
+    is_kept = _write(path, sizes, subject.config)
+    return sizes, f"measured now, {'kept in' if is_kept else 'but it could not be kept in'} {path}"
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length())]
+
+
+def _measure(subject: Subject) -> Sizes:
+    """Measures what each number of environments costs an actor, and each number of threads the learner."""
+    cores = machine.count_cores()
+    candidates = find_candidates(subject.config, cores)
+    # A warning, since there is no run yet whose log would show less than that.
+    logger.warning("auto: measuring for a few seconds how many actors, environments and threads are the fastest here")
+    of_actors, of_learner = {}, {}
+    for E in _distinct(sizes.envs_per_actor for sizes in candidates):
+        of_actors[E], batch = parts.measure_actor(_at(subject, E, threads=1), _SECONDS_A_PART)
+    for threads in _distinct(sizes.num_learner_threads for sizes in candidates):
+        of_learner[threads] = parts.measure_update(_at(subject, E, threads), _SECONDS_A_PART, batch)
+    costs = {}
+    for sizes in candidates:
+        update, publishing = of_learner[sizes.num_learner_threads]
+        shares = (update + publishing, 0.0) if subject.config.device == "cpu" else (publishing, update)
+        costs[sizes] = Costs(of_actors[sizes.envs_per_actor], *shares)
+    return find_fastest(costs, cores)
+
+
+def _distinct(numbers: Iterable[int]) -> list[int]:
+    return sorted(set(numbers))
+
+
+def _at(subject: Subject, E: int, threads: int) -> Subject:
+    """The same with a number of environments and of threads; a long unroll or a wide batch is cut: it takes longer."""
+    config = subject.config
+    sizes: dict[str, int | None] = {"num_actors": 1, "envs_per_actor": E, "num_learner_threads": threads}
+    sizes |= {"unroll_length": min(config.unroll_length, _LONGEST_UNROLL), "batch_size": min(config.batch_size, E)}
+    return subject._replace(config=dataclasses.replace(config, **sizes, num_buffers=None))
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "monobeast"
+
+
+def _describe(config: Config) -> dict[str, Any]:
+    """Machine and settings: what was measured holds where all of this is alike."""
+    settings = {name: getattr(config, name) for name in (*_COSTLY, *AUTO)}
+    device = config.device if config.device == "cpu" else torch.cuda.get_device_name(config.device)
+    versions = {"monobeast": __version__, "torch": torch.__version__}
+    return settings | versions | {"cpu": machine.name_cpu(), "cores": machine.count_cores(), "device": device}
+
+
+def _digest(config: Config) -> str:
+    return hashlib.sha256(json.dumps(_describe(config), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read(path: Path, config: Config) -> Sizes | None:
+    """What was kept there for such settings; None where there is nothing, or not what there should be."""
+    try:
+        kept = json.loads(path.read_text())
+        sizes = Sizes(**kept["sizes"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    is_such = kept.get("measured_for") == _describe(config)
+    return sizes if is_such and sizes in find_candidates(config, machine.count_cores()) else None
+
+
+def _write(path: Path, sizes: Sizes, config: Config) -> bool:
+    content = {"sizes": sizes._asdict(), "measured_for": _describe(config)}
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+        temporary.replace(path)  # whole, though two runs may measure at a time
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What the parts of training cost on this machine, and how fast they allow a run to be."""
