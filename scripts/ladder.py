@@ -97,6 +97,11 @@ def mean_at_least(bound: float) -> Check:
     return Check("mean return of the last 100 episodes", mean_return, low=bound)
 
 
+def atari_checks(training: float, playing: float) -> tuple[Check, ...]:
+    """Bounds of the mean return of the last 100 training episodes, and of 20 games of `test`."""
+    return mean_at_least(training), Check("mean return of 20 games of `test`", test_return, low=playing)
+
+
 CLASSIC = {
     **{"preset": "classic", "num_actors": 2, "num_buffers": 4, "envs_per_actor": 8},
     **{"unroll_length": 10, "batch_size": 8},
@@ -136,7 +141,8 @@ LUNAR_LANDER = CLASSIC | {
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
 }
 PONG = ATARI | {"total_steps": 3_000_000}
-PONG_CHECKS = (mean_at_least(18), Check("mean return of 20 games of `test`", test_return, low=19))
+BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "total_steps": 10_000_000}
+QBERT = ATARI | {"env": "ALE/Qbert-v5", "total_steps": 5_000_000}
 
 RUNGS = {
     "catch": Rung(
@@ -178,10 +184,25 @@ RUNGS = {
         (Variant(LUNAR_LANDER, (mean_at_least(200),)),),
         seeds=(1, 2, 3),
     ),
-    "pong": Rung("Pong without sticky actions", (Variant(PONG | {"env": "ALE/Pong-v5"}, PONG_CHECKS),)),
+    "pong": Rung("Pong without sticky actions", (Variant(PONG | {"env": "ALE/Pong-v5"}, atari_checks(18, 19)),)),
     "pong-noframeskip": Rung(
-        "Pong by its older name", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, PONG_CHECKS),)
+        "Pong by its older name", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
+    "pong-bfloat16": Rung(
+        "Pong in bfloat16", (Variant(PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}, atari_checks(18, 19)),)
+    ),
+    "pong-lstm": Rung(
+        "Pong with an LSTM",
+        (Variant(PONG | {"env": "ALE/Pong-v5", "use_lstm": True, "total_steps": 4_000_000}, atari_checks(0, 0)),),
+    ),
+    # No bound but to have learned something: what it reaches in so few steps is the question.
+    "pong-deep": Rung(
+        "Pong with the deep network",
+        (Variant(PONG | {"env": "ALE/Pong-v5", "network": "deep", "total_steps": 2_000_000}, atari_checks(-20, -20)),),
+    ),
+    "breakout": Rung("Breakout without sticky actions", (Variant(BREAKOUT, atari_checks(100, 100)),)),
+    # A random policy scores 164, a person 13,455 (the table of `test`).
+    "qbert": Rung("Qbert without sticky actions", (Variant(QBERT, atari_checks(1_000, 1_000)),)),
 }
 
 
