@@ -6,20 +6,25 @@ import itertools
 import json
 import logging
 import os
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from monobeast import __version__
+from monobeast import __version__, trial
 from monobeast.config import AUTO, Config
 from monobeast.costs import parts
 from monobeast.costs.limit import Costs, find_bounds
 from monobeast.costs.parts import Subject
+from monobeast.environments import Spaces
+from monobeast.makers import Makers
 from monobeast.resources import machine
+from monobeast.trial import TrialFailed
 
 _SECONDS_A_PART = 0.3
+_LONGEST_S = 60.0  # for all of them, imports included
 # Bounds that lie near each other are not reached, since each side then waits for the other by turns. At this power,
 # settings of Pong on two cores come in the order in which whole runs put them (docs/performance.md).
 _SHARPNESS = 8
@@ -44,21 +49,24 @@ class Sizes(NamedTuple):
     num_learner_threads: int
 
 
-def choose(subject: Subject, folder: Path | None = None) -> tuple[Config, str]:
+def choose(
+    config: Config, spaces: Spaces, makers: Makers, folder: Path | None = None
+) -> tuple[Config, str]:
     """The settings with the fastest sizes in place of those that are left open, and a line that says which and why.
 
     What was measured is kept, so that it is measured once for a machine and settings. With `--num_actors 0`, whose runs
     are repeatable, nothing is measured: E = B, and all cores for the learner.
 
     Args:
-        subject: Its settings are resolved but for sizes, of which at least one is None: to be chosen.
+        config: Resolved but for sizes, of which at least one is None: to be chosen.
+        spaces: Of one environment.
+        makers: Of environments and networks.
         folder: Where measurements are kept (default: monobeast in the user's folder of caches).
     """
-    config = subject.config
     if config.num_actors == 0:
         sizes, source = _without_actors(config), "no measurement, so that the run is repeatable"
     else:
-        sizes, source = _look_up_or_measure(subject, folder or _cache_folder())
+        sizes, source = _look_up_or_measure(config, spaces, makers, folder or _cache_folder())
     chosen = ", ".join(f"{name} {getattr(sizes, name)}" for name in AUTO if getattr(config, name) is None)
     return dataclasses.replace(config, **sizes._asdict()), f"auto: {chosen} ({source})"
 
@@ -120,26 +128,40 @@ def _without_actors(config: Config) -> Sizes:
     return Sizes(0, config.envs_per_actor or config.batch_size, config.num_learner_threads or machine.count_cores())
 
 
-def _look_up_or_measure(subject: Subject, folder: Path) -> tuple[Sizes, str]:
+def _look_up_or_measure(config: Config, spaces: Spaces, makers: Makers, folder: Path) -> tuple[Sizes, str]:
     """Sizes, and where they are from."""
-    path = folder / f"{_digest(subject.config)}.json"
-    if (kept := _read(path, subject.config)) is not None:
+    path = folder / f"{_digest(config)}.json"
+    if (kept := _read(path, config)) is not None:
         return kept, f"as measured before: {path}"
-    sizes = _measure(subject)
-    is_kept = _write(path, sizes, subject.config)
+    # A warning, since there is no run yet whose log would show less than that.
+    logger.warning("auto: measuring for a few seconds how many actors, environments and threads are the fastest here")
+    limit_s = min(_LONGEST_S, config.actor_timeout_s, config.stall_timeout_s)
+    try:
+        sizes = trial.run(config.start_method, limit_s, _measure, config, spaces, makers.pickle())
+    except TrialFailed as failure:  # of an environment, most likely: the run will say more
+        return _guess(config), f"a guess, since the measurement failed: {failure}"
+    is_kept = _write(path, sizes, config)
     return sizes, f"measured now, {'kept in' if is_kept else 'but it could not be kept in'} {path}"
+
+
+def _guess(config: Config) -> Sizes:
+    """Without a measurement: two actors where that may be, of as few environments and threads as may be."""
+    candidates = find_candidates(config, machine.count_cores())
+    return min(candidates, key=lambda sizes: (abs(sizes.num_actors - 2), sizes.num_learner_threads, sizes))
 
 
 def _powers_of_two(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length())]
 
 
-def _measure(subject: Subject) -> Sizes:
-    """Measures what each number of environments costs an actor, and each number of threads the learner."""
-    cores = machine.count_cores()
-    candidates = find_candidates(subject.config, cores)
-    # A warning, since there is no run yet whose log would show less than that.
-    logger.warning("auto: measuring for a few seconds how many actors, environments and threads are the fastest here")
+def _measure(config: Config, spaces: Spaces, pickled_makers: bytes) -> Sizes:
+    """Measures what each number of environments costs an actor, and each number of threads the learner.
+
+    Whatever environments and networks do to the process in which they are measured, it is not the learner's.
+    """
+    makers, cores = pickle.loads(pickled_makers), machine.count_cores()
+    subject = Subject(config, spaces, makers.make_network(config, spaces).to(config.device), makers)
+    candidates = find_candidates(config, cores)
     of_actors, of_learner = {}, {}
     for E in _distinct(sizes.envs_per_actor for sizes in candidates):
         of_actors[E], batch = parts.measure_actor(_at(subject, E, threads=1), _SECONDS_A_PART)
@@ -148,7 +170,7 @@ def _measure(subject: Subject) -> Sizes:
     costs = {}
     for sizes in candidates:
         update, publishing = of_learner[sizes.num_learner_threads]
-        shares = (update + publishing, 0.0) if subject.config.device == "cpu" else (publishing, update)
+        shares = (update + publishing, 0.0) if config.device == "cpu" else (publishing, update)
         costs[sizes] = Costs(of_actors[sizes.envs_per_actor], *shares)
     return find_fastest(costs, cores)
 

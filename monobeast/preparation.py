@@ -9,7 +9,6 @@ import torch
 
 from monobeast import autotuning, environments, seeding
 from monobeast.config import AUTO, Config
-from monobeast.costs.parts import Subject
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
@@ -96,7 +95,7 @@ def _choose_sizes(config: Config, spaces: Spaces, network: Network, makers: Make
     auto = None
     if any(getattr(config, name) is None for name in AUTO):
         requirements.require_fit(_with_buffers(autotuning.choose_smallest(config)), spaces, network)
-        config, auto = autotuning.choose(Subject(config, spaces, network.to(config.device), makers))
+        config, auto = autotuning.choose(config, spaces, makers)
     return _with_buffers(config), auto
 
 

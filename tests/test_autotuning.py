@@ -1,18 +1,19 @@
 """`auto`: what may be chosen, what is chosen from which costs, and that it is measured once."""
 
 import json
-import os
+import multiprocessing
 
 import pytest
 from command_lines import run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monobeast import autotuning, preparation
+from monobeast import preparation, trial
 from monobeast.autotuning import Sizes, estimate, find_candidates, find_fastest
 from monobeast.config import AUTO, Config
 from monobeast.costs import parts
 from monobeast.costs.limit import Costs, find_bounds
+from monobeast.resources import machine
 
 CATCH = {"env": "monobeast/Catch-v0", "preset": "classic", "device": "cpu", "seed": 1}
 GIVEN = {"num_actors": 1, "envs_per_actor": 8, "num_learner_threads": 1}
@@ -27,6 +28,7 @@ def measured(monkeypatch):
         seen.append(subject.config)
         return 1e-4, None
 
+    monkeypatch.setattr(trial, "run", lambda start_method, timeout_s, function, *arguments: function(*arguments))
     monkeypatch.setattr(parts, "measure_actor", measure_actor)
     monkeypatch.setattr(parts, "measure_update", lambda subject, seconds, batch: (3e-4, 1e-6))
     return seen
@@ -182,15 +184,34 @@ def test_what_is_measured_is_no_longer_than_needed(measured, folder):
 
 
 @pytest.mark.parametrize("settings", [{}, {"use_lstm": True, "batch_size": 3}, {"network": "deep", "batch_size": 1}])
-def test_it_can_be_measured_with_every_network(monkeypatch, folder, settings):
-    monkeypatch.setattr(autotuning, "_SECONDS_A_PART", 0.0)
+def test_it_can_be_measured_with_every_network(folder, settings):
     env = {"env": "ALE/Pong-v5"} if "network" in settings else {}
 
     run = prepare(unroll_length=2, **settings, **env)
 
-    assert tuple(getattr(run.config, name) for name in AUTO) in find_candidates(
-        Config(**(CATCH | settings | env)), os.cpu_count()
-    )
+    candidates = find_candidates(Config(**(CATCH | settings | env)), machine.count_cores())
+    assert tuple(getattr(run.config, name) for name in AUTO) in candidates and "measured now" in run.auto
+
+
+@pytest.mark.parametrize(
+    ("env", "env_kwargs", "reason"),
+    [
+        ("Hang", {"k": 30}, "was not done within 8 s"),
+        ("Hang", {"k": 30, "hold_gil": True}, "was not done within 8 s"),
+        ("Boom", {"k": 30}, "RuntimeError: boom in step 30"),
+        ("Vanish", {"k": 30}, "exited with code "),
+        ("Exit", {"k": 30}, "SystemExit: 0"),
+    ],
+)
+def test_what_an_environment_does_while_it_is_measured_is_not_the_runs_fault(folder, env, env_kwargs, reason):
+    settings = {"env": f"stub_environments:{env}-v0", "env_kwargs": json.dumps(env_kwargs), "actor_timeout_s": 8.0}
+
+    run = prepare(**settings)
+
+    assert f"(a guess, since the measurement failed: {reason}" in run.auto and not folder.exists()
+    assert run.config.num_actors == min(2, machine.count_cores())
+    assert run.config.num_learner_threads == 1 and run.config.envs_per_actor * run.config.num_actors >= 16
+    assert not [child for child in multiprocessing.active_children() if child.name == "trial"]
 
 
 # A run

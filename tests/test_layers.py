@@ -38,6 +38,7 @@ ROWS = [
     "weights",
     "allocator",
     "processes",
+    "trial",
     "restarts",
     "policy",
     "actor",
