@@ -87,6 +87,8 @@ class Config:
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
     evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: rows of evaluations.csv, the best weights in best.pt (default: none)", low=1)
     evaluate_episodes: int = _flag(10, "run", "episodes of an evaluation, played as test plays them", low=1)
+    tensorboard: bool = _flag(False, "run", "write the numbers of logs.csv and evaluations.csv for TensorBoard, too, into the run's folder; needs tensorboard")
+    wandb: bool = _flag(False, "run", "send them to Weights & Biases, or keep them in the run's folder where nobody is logged in there; needs wandb")
     timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 

@@ -24,6 +24,7 @@ from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_folder
 from monobeast.runs.console import logger
 from monobeast.runs.logs import RunLog
+from monobeast.runs.sinks import Sinks
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import LateWeights, SharedWeights
@@ -39,7 +40,7 @@ class BadUpdates(RuntimeError):
 class Session:
     """A run under way: what the loop, the checkpoints and the end have in common."""
 
-    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals) -> None:
+    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals, sinks: Sinks = Sinks()) -> None:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         self.learner = Learner(prepared.network, self.config)
@@ -72,6 +73,7 @@ class Session:
                 folder,
                 is_resumed=prepared.saved is not None,
                 makers=prepared.makers,
+                sinks=sinks,
             )
 
     @property

@@ -16,6 +16,7 @@ from monobeast.runs import run_folder
 from monobeast.runs.console import console, logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
+from monobeast.runs.sinks import Sinks, choose_sinks
 from monobeast.session import Session
 
 
@@ -65,11 +66,16 @@ def run(prepared: Run) -> Result:
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
         make_folder = run_folder.find if config.resume else run_folder.create
         folder = make_folder(config.savedir, config.xpid)
-        with run_folder.held(folder), console(folder / "out.log"), _open_log(prepared, folder) as log:
+        with (
+            run_folder.held(folder),
+            console(folder / "out.log"),
+            _choose_sinks(prepared, folder) as sinks,
+            _open_log(prepared, folder, sinks) as log,
+        ):
             metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
             logger.info("%s", _describe_preset(config))
-            session = Session(prepared, folder, log, stop)
+            session = Session(prepared, folder, log, stop, sinks)
             state = session.train()
             step, mean_return = session.learner.step, log.mean_return
             if state == "stopped" and step == 0:
@@ -97,10 +103,14 @@ def _already_complete(prepared: Run) -> Result:
     return Result(folder, "complete", step, sum(returns) / len(returns) if returns else None, None)
 
 
-def _open_log(prepared: Run, folder: Path) -> RunLog:
+def _choose_sinks(prepared: Run, folder: Path) -> Sinks:
+    return choose_sinks(prepared.config, folder, prepared.saved["learner"]["step"] if prepared.saved else None)
+
+
+def _open_log(prepared: Run, folder: Path, sinks: Sinks) -> RunLog:
     config = prepared.config
     state = prepared.saved["log"] if prepared.saved else None
-    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state)
+    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state, sinks)
 
 
 def _open_metadata(prepared: Run, folder: Path) -> Metadata:
