@@ -180,7 +180,7 @@ class Config:
 
     def _check_pairs(self) -> None:
         if self.resume and self.xpid is None:
-            raise ValueError("--resume: needs --xpid, the name of the run to go on with")
+            raise ValueError(f"--resume: needs --xpid, the name of a run; python -m monobeast ls {self.savedir} lists them")
         columns, batch = self.envs_per_actor, self.batch_size
         if columns and batch and columns % batch and batch % columns:
             raise ValueError(

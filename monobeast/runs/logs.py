@@ -199,11 +199,12 @@ class RunLog:
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _measure_rate(self, now: float, step: int) -> float | None:
-        """Steps a second since the last row, or since the first update; None where there is nothing to measure."""
+        """Steps a second since the last row; before that since the first update, None where there was no second one."""
         since, first_step = self._rate_from or (now, step)
         if self._rate_from is not None:
             self._rate_from = (now, step)
-        return (step - first_step) / (now - since) if now > since and step > first_step else None
+        is_measured = step > first_step or step == self.last_step
+        return (step - first_step) / (now - since) if now > since and is_measured else None
 
     def _make_progress(self, row: dict[str, Any], verdict: str | None) -> Progress:
         return Progress(
