@@ -36,9 +36,9 @@ def _check_value(
     name: str,
     value: Any,
     *,
-    low: Chosen[float] = None,
-    high: Chosen[float] = None,
-    above: Chosen[float] = None,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> None:
     """Raises ValueError, naming flag, value and range, unless low <= value <= high and above < value."""
@@ -208,7 +208,7 @@ class Config:
 
 def _check_type(setting: dataclasses.Field, value: Any) -> None:
     """Raises ValueError unless `value` is of the field's annotated type; an int serves as a float."""
-    accepted = setting.type | int if setting.type in (float, float | None) else setting.type
+    accepted: Any = setting.type | int if setting.type in (float, float | None) else setting.type
     is_misplaced_bool = isinstance(value, bool) and setting.type not in (bool, bool | None)
     if is_misplaced_bool or not isinstance(value, accepted):
         wanted = getattr(setting.type, "__name__", str(setting.type))

@@ -1,7 +1,7 @@
 """Trains an agent from beginning to end: prepares, opens the run's files, lets a session run, records how it ended."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -61,7 +61,7 @@ def run(prepared: Run) -> Result:
     """
     config = prepared.config
     if prepared.saved and prepared.saved["learner"]["step"] >= config.total_steps:
-        return _already_complete(prepared)
+        return _already_complete(config, prepared.saved)
     threads_before = torch.get_num_threads()
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
         make_folder = run_folder.find if config.resume else run_folder.create
@@ -94,9 +94,9 @@ def run(prepared: Run) -> Result:
     return Result(folder, state, step, mean_return, stop.received)
 
 
-def _already_complete(prepared: Run) -> Result:
-    folder = run_folder.find(prepared.config.savedir, prepared.config.xpid)
-    step, returns = prepared.saved["learner"]["step"], prepared.saved["log"]["recent_returns"]
+def _already_complete(config: Config, saved: dict[str, Any]) -> Result:
+    folder = run_folder.find(config.savedir, config.xpid)
+    step, returns = saved["learner"]["step"], saved["log"]["recent_returns"]
     with console(folder / "out.log"):
         hint = "a larger --total_steps goes on"
         logger.info("complete at step %s already; %s; the run is in %s", f"{step:,}", hint, folder)
@@ -116,7 +116,7 @@ def _open_log(prepared: Run, folder: Path, sinks: Sinks) -> RunLog:
 def _open_metadata(prepared: Run, folder: Path) -> Metadata:
     if prepared.saved is None:
         return Metadata(folder, prepared.config)
-    for name, (before, now) in prepared.changes.items():
+    for name, (before, now) in (prepared.changes or {}).items():
         logger.info("--%s: %s, was %s", name, now, before)
     step = prepared.saved["learner"]["step"]
     logger.info("resumed at step %s", f"{step:,}")
