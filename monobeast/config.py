@@ -37,9 +37,9 @@ def _check_value(
     name: str,
     value: Any,
     *,
-    low: Chosen[float] = None,
-    high: Chosen[float] = None,
-    above: Chosen[float] = None,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> None:
     """Raises ValueError, naming flag, value and range, unless low <= value <= high and above < value."""
@@ -88,6 +88,8 @@ class Config:
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
     evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: rows of evaluations.csv, the best weights in best.pt (default: none)", low=1)
     evaluate_episodes: int = _flag(10, "run", "episodes of an evaluation, played as test plays them", low=1)
+    tensorboard: bool = _flag(False, "run", "write the numbers of logs.csv and evaluations.csv for TensorBoard, too, into the run's folder; needs tensorboard")
+    wandb: bool = _flag(False, "run", "send them to Weights & Biases, or keep them in the run's folder where nobody is logged in there; needs wandb")
     timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
@@ -179,7 +181,7 @@ class Config:
 
     def _check_pairs(self) -> None:
         if self.resume and self.xpid is None:
-            raise ValueError("--resume: needs --xpid, the name of the run to go on with")
+            raise ValueError(f"--resume: needs --xpid, the name of a run; python -m monobeast ls {self.savedir} lists them")
         columns, batch = self.envs_per_actor, self.batch_size
         if columns and batch and columns % batch and batch % columns:
             raise ValueError(
@@ -207,7 +209,7 @@ class Config:
 
 def _check_type(setting: dataclasses.Field, value: Any) -> None:
     """Raises ValueError unless `value` is of the field's annotated type; an int serves as a float."""
-    accepted = setting.type | int if setting.type in (float, float | None) else setting.type
+    accepted: Any = setting.type | int if setting.type in (float, float | None) else setting.type
     is_misplaced_bool = isinstance(value, bool) and setting.type not in (bool, bool | None)
     if is_misplaced_bool or not isinstance(value, accepted):
         wanted = getattr(setting.type, "__name__", str(setting.type))

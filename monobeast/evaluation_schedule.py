@@ -16,6 +16,7 @@ from monobeast.evaluator import Evaluator, EvaluatorTask
 from monobeast.learner import Learner
 from monobeast.makers import Makers
 from monobeast.runs.evaluation_log import Evaluation, EvaluationLog
+from monobeast.runs.sinks import Sinks
 from monobeast.score import Episode
 from monobeast.weights import name_weights
 
@@ -37,10 +38,18 @@ class EvaluationSchedule:
         folder: Of the run.
         is_resumed: Whether the run goes on from a checkpoint, at the learner's step.
         makers: Of environments and networks.
+        sinks: Get the rows of `evaluations.csv` as well.
     """
 
     def __init__(
-        self, config: Config, spaces: Spaces, learner: Learner, folder: Path, is_resumed: bool, makers: Makers
+        self,
+        config: Config,
+        spaces: Spaces,
+        learner: Learner,
+        folder: Path,
+        is_resumed: bool,
+        makers: Makers,
+        sinks: Sinks = Sinks(),
     ) -> None:
         self._config, self._learner = config, learner
         size = sum(parameter.numel() for parameter in learner.network.parameters())
@@ -48,7 +57,7 @@ class EvaluationSchedule:
         self._evaluator = Evaluator(
             EvaluatorTask(config, spaces, self._weights, folder / "out.log", makers.pickle())
         )
-        self._log = EvaluationLog(folder, learner.step if is_resumed else None)
+        self._log = EvaluationLog(folder, learner.step if is_resumed else None, sinks)
         self._num_crossed = learner.step // config.evaluate_every
         self._num_left_out = 0
         self._under_way = (0, 0)  # steps and updates of the copied weights

@@ -14,7 +14,7 @@ from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
 from monobeast.processes import check_main_script
 from monobeast.resources import requirements
-from monobeast.runs import checkpoint, continuation, resumption, run_folder
+from monobeast.runs import checkpoint, continuation, resumption, run_folder, sinks
 from monobeast.user_code import is_own
 
 
@@ -39,8 +39,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         makers: What makes environments and networks in the place of `env` and `network`.
 
     Raises:
-        ValueError: the environment or network cannot be made, there is no such device, or the machine is too small; no
-            run to resume, or one that cannot go on with these settings.
+        ValueError: the environment or network cannot be made, there is no such device, a package that was asked for is
+            missing, or the machine is too small; no run to resume, or one that cannot go on with these settings.
         RuntimeError: actor processes could not import the main script.
     """
     config = makers.record(config)
@@ -55,6 +55,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         makers.pickle()
     if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
         raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")
+    sinks.require_packages(config)
     config = environments.resolve(config)
     spaces = makers.check_environments(config)
     if config.exact_resume:

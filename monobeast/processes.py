@@ -234,7 +234,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.received: int | None = None
         self._raises = False
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, Any] = {}  # handlers
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

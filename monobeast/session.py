@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import signal
 import time
 import traceback
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_folder
 from monobeast.runs.console import logger
 from monobeast.runs.logs import RunLog
+from monobeast.runs.sinks import Sinks
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import LateWeights, SharedWeights
@@ -39,7 +41,7 @@ class BadUpdates(RuntimeError):
 class Session:
     """A run under way: what the loop, the checkpoints and the end have in common."""
 
-    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals) -> None:
+    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals, sinks: Sinks = Sinks()) -> None:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         allocator.keep_freed_memory()
@@ -73,6 +75,7 @@ class Session:
                 folder,
                 is_resumed=prepared.saved is not None,
                 makers=prepared.makers,
+                sinks=sinks,
             )
 
     @property
@@ -91,7 +94,8 @@ class Session:
     def _train(self) -> str:
         try:
             with self.actors, StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch:
-                self._loop(watch)
+                with self._stop_announced():
+                    self._loop(watch)
             has_all_steps = self.learner.step >= self.config.total_steps
             state = "complete" if has_all_steps or self.stop.received is None else "stopped"
         except Stopped:
@@ -152,6 +156,17 @@ class Session:
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
                 break
+
+    @contextmanager
+    def _stop_announced(self) -> Iterator[None]:
+        """Says that a signal was heard before actors are ended and files are written, which may take seconds."""
+        try:
+            yield
+        finally:
+            if self.stop.received is not None and self.learner.step < self.config.total_steps:
+                has_to_save = self.learner.num_updates > 0 and not self.config.disable_checkpoint
+                what = "a checkpoint is saved" if has_to_save else "there is nothing to save"
+                logger.info("stopping by %s: %s", signal.Signals(self.stop.received).name, what)
 
     def advise(self) -> str | None:
         """What bound the run and what to change, in a line; None where it was too short to tell."""

@@ -1,7 +1,7 @@
 """Trains an agent from beginning to end: prepares, opens the run's files, lets a session run, records how it ended."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,6 +16,7 @@ from monobeast.runs import run_folder
 from monobeast.runs.console import console, logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
+from monobeast.runs.sinks import Sinks, choose_sinks
 from monobeast.session import Session
 
 
@@ -60,18 +61,23 @@ def run(prepared: Run) -> Result:
     """
     config = prepared.config
     if prepared.saved and prepared.saved["learner"]["step"] >= config.total_steps:
-        return _already_complete(prepared)
+        return _already_complete(config, prepared.saved)
     threads_before = torch.get_num_threads()
     with StopSignals() as stop:  # first: from here on there are files and processes to clear up
         make_folder = run_folder.find if config.resume else run_folder.create
         folder = make_folder(config.savedir, config.xpid)
-        with run_folder.held(folder), console(folder / "out.log"), _open_log(prepared, folder) as log:
+        with (
+            run_folder.held(folder),
+            console(folder / "out.log"),
+            _choose_sinks(prepared, folder) as sinks,
+            _open_log(prepared, folder, sinks) as log,
+        ):
             metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
             if prepared.auto:
                 logger.info("%s", prepared.auto)
             logger.info("%s", _describe_preset(config))
-            session = Session(prepared, folder, log, stop)
+            session = Session(prepared, folder, log, stop, sinks)
             state = session.train()
             step, mean_return = session.learner.step, log.mean_return
             if state == "stopped" and step == 0:
@@ -90,25 +96,29 @@ def run(prepared: Run) -> Result:
     return Result(folder, state, step, mean_return, stop.received)
 
 
-def _already_complete(prepared: Run) -> Result:
-    folder = run_folder.find(prepared.config.savedir, prepared.config.xpid)
-    step, returns = prepared.saved["learner"]["step"], prepared.saved["log"]["recent_returns"]
+def _already_complete(config: Config, saved: dict[str, Any]) -> Result:
+    folder = run_folder.find(config.savedir, config.xpid)
+    step, returns = saved["learner"]["step"], saved["log"]["recent_returns"]
     with console(folder / "out.log"):
         hint = "a larger --total_steps goes on"
         logger.info("complete at step %s already; %s; the run is in %s", f"{step:,}", hint, folder)
     return Result(folder, "complete", step, sum(returns) / len(returns) if returns else None, None)
 
 
-def _open_log(prepared: Run, folder: Path) -> RunLog:
+def _choose_sinks(prepared: Run, folder: Path) -> Sinks:
+    return choose_sinks(prepared.config, folder, prepared.saved["learner"]["step"] if prepared.saved else None)
+
+
+def _open_log(prepared: Run, folder: Path, sinks: Sinks) -> RunLog:
     config = prepared.config
     state = prepared.saved["log"] if prepared.saved else None
-    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state)
+    return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state, sinks)
 
 
 def _open_metadata(prepared: Run, folder: Path) -> Metadata:
     if prepared.saved is None:
         return Metadata(folder, prepared.config, auto=prepared.auto)
-    for name, (before, now) in prepared.changes.items():
+    for name, (before, now) in (prepared.changes or {}).items():
         logger.info("--%s: %s, was %s", name, now, before)
     step = prepared.saved["learner"]["step"]
     logger.info("resumed at step %s", f"{step:,}")

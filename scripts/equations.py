@@ -1,4 +1,4 @@
-"""Writes the README's table of equations from docstrings: `python scripts/equations.py`.
+"""Writes the table of equations of docs/vtrace.md from docstrings: `python scripts/equations.py`.
 
 A function of the mathematics, or a test, stands in the row of every equation that its docstring names. A test that is
 skipped, or may be, or is expected to fail, shows nothing: it does not stand there.
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "vtrace.md"
 MATHEMATICS = [ROOT / "monobeast" / f"{name}.py" for name in ("vtrace", "corrections", "losses", "learner")]
 TESTS = sorted((ROOT / "tests").glob("test_*.py"))
 EQUATIONS = {
@@ -73,4 +73,4 @@ def render(page: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(render(README.read_text()))
+    PAGE.write_text(render(PAGE.read_text()))

@@ -82,7 +82,7 @@ def test_the_line_of_an_interval_has_all_that_is_known():
         "step 44,800 of 2,000,000 (2.2%), 1,227 steps/s, 0:26:34 to go, return -20.15 (last 40 of 40 episodes), "
         "loss -1.875, entropy 1.767, lag 4.0, learner-bound"
     )
-    assert str(Progress(1040, 1000)) == "step 1,040 of 1,000 (100.0%), 0 steps/s, no episode ended yet"
+    assert str(Progress(1040, 1000)) == "step 1,040 of 1,000 (100.0%), no episode ended yet"
     assert "to go" not in str(Progress(1, 10**18, 1.0))  # longer than anybody waits
 
 

@@ -32,7 +32,10 @@ SHORT = {
     "--env": ["--num_actors", "0", "--total_steps", "400", "--num_learner_threads", "1"],
     "--network": [*CATCH, "--total_steps", "400"],
 }
-NEEDED = {"--video": "imageio_ffmpeg", "--onnx": "onnxscript", "plot": "matplotlib", "--baseline": "cv2"}
+NEEDED = {
+    **{"--video": "imageio_ffmpeg", "--onnx": "onnxscript", "plot": "matplotlib", "--baseline": "cv2"},
+    **{"--tensorboard": "tensorboard", "--wandb": "wandb"},
+}
 EXIT_CODES = {"plan --num_buffers 100": (0, 1)}  # by what this machine has
 MODULES = {
     "my_module.py": "import gymnasium\n"
@@ -48,6 +51,7 @@ def desk(tmp_path, monkeypatch, capfd):
     """A folder to work in, a home with a finished run, and what the pages take for granted."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name, text in MODULES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every equation of the README's table has code and a test, and the table is the one that docstrings make."""
+"""Every equation of the table in docs/vtrace.md has code and a test, and the table is the one that docstrings make."""
 
 import sys
 from pathlib import Path
@@ -22,8 +22,8 @@ def test_no_docstring_names_an_equation_that_the_table_lacks():
     assert named == set(equations.EQUATIONS)
 
 
-def test_the_readmes_table_is_the_one_that_docstrings_make():
-    page = equations.README.read_text()
+def test_the_pages_table_is_the_one_that_docstrings_make():
+    page = equations.PAGE.read_text()
 
     assert equations.render(page) == page
 

@@ -25,7 +25,7 @@ RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
 UNPINNED = set("seed xpid savedir resume exact_resume max_seconds stall_timeout_s log_interval_s".split())
 UNPINNED |= set("checkpoint_interval_s disable_checkpoint actor_timeout_s max_actor_restarts start_method".split())
 UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video".split())
-UNPINNED |= set("save_episodes max_episode_steps best evaluate_every evaluate_episodes".split())
+UNPINNED |= set("save_episodes max_episode_steps best evaluate_every evaluate_episodes tensorboard wandb".split())
 UNPINNED |= {"force_lag"}  # for a study alone
 ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
 

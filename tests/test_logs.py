@@ -1,10 +1,12 @@
 import csv
+import re
 
 import gymnasium
 import pytest
 import torch
 from torch import nn
 
+from monobeast.runs import logs
 from monobeast.runs.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
 from monobeast.rollouts import allocate
 
@@ -110,6 +112,20 @@ def test_without_an_update_there_is_a_line_and_no_row(tmp_path, caplog):
 
     assert [row["step"] for row in rows_of(tmp_path / "logs.csv")] == ["40", "46"]
     assert len(caplog.messages) == 5
+
+
+def test_there_is_no_rate_before_a_second_update_and_none_is_learned_while_nothing_is(tmp_path, caplog, monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(logs.time, "monotonic", lambda: float(next(clock)))
+    batch = make_batch([True, False], [True], [1.0])
+    with RunLog(tmp_path, nn.Module(), total_steps=100, interval_s=1000) as log, caplog.at_level("INFO"):
+        log.write_row(StubLearner(0), actor_restarts=0)
+        log.record(batch, {}, step=40)
+        for step in (40, 46, 46):
+            log.write_row(StubLearner(step), actor_restarts=0)
+
+    rates = [re.search(r"([\d.]+) steps/s", message) for message in caplog.messages]
+    assert [rate and rate[1] for rate in rates] == [None, None, "6", "0"]
 
 
 def test_a_row_holds_the_health_of_its_updates_and_of_the_batch_it_is_given(tmp_path):

@@ -66,6 +66,7 @@ def test_plan_warns_of_threads(capfd, caplog, monkeypatch):
 
     assert exit_code == 0
     assert output.splitlines()[-2].split()[-3:] == ["10", "2", "slow"]
+    assert output.splitlines()[-1] == "all fits, and would be faster with fewer threads"
     warning = "--num_actors 9 --num_learner_threads 1: 10 threads share 2 cores, which is slower than fewer"
     assert caplog.messages == [warning]
 

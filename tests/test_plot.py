@@ -53,7 +53,7 @@ def test_a_line_is_the_mean_of_the_last_episodes(tmp_path):
 
     (line,) = figure.axes[0].get_lines()
     assert points(line) == [(100, 1), (200, 5.5), (300, 6.5)]  # at 200, both of its episodes have ended
-    assert figure.axes[0].get_ylabel() == "mean return of the last 2 episodes"
+    assert figure.axes[0].get_ylabel() == "mean return of the last 2 episodes, at first of fewer"
     assert figure.axes[0].get_title(loc="left") == "monobeast/Catch-v0"
     assert legend(figure) == ["run"]
     assert bands(figure.axes[0]) == []

@@ -224,7 +224,8 @@ def test_a_complete_run_ends_at_once(tmp_path, capsys):
 )
 def test_resume_without_a_run_is_an_error(tmp_path, capsys, flags, message):
     assert run_command(["train", "--resume", "--savedir", str(tmp_path), *flags]) == 2
-    assert message in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert message in errors and f"python -m monobeast ls {tmp_path} lists" in errors
 
 
 def test_a_run_without_a_checkpoint_is_an_error(tmp_path, capsys):

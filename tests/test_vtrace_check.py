@@ -142,6 +142,20 @@ def test_a_small_error_is_told_as_what_it_is_and_what_to_do_is_said_once(dtype, 
     assert str(report).count(advice) == 1
 
 
+def test_a_report_sums_up_what_was_not_checked():
+    def unclipped(log_rhos, discounts, rewards, values, bootstrap_value, lambda_):
+        return vtrace.from_importance_weights(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
+
+    partial = compare(unclipped, arrays="torch", skip=["long", "square"])
+    whole = compare(implementations.right)
+
+    assert partial.agrees and str(partial).splitlines()[-1] == (
+        "Not checked: rho-bar, c-bar, long, square, all at once; in part lambda, extreme ratios; "
+        "it takes no clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold."
+    )
+    assert "Not checked" not in str(whole)
+
+
 def test_outputs_in_float32_have_a_tolerance_of_their_own():
     assert check_vtrace(implementations.right, dtype="float32").agrees
     assert check_vtrace(implementations.in_float32).agrees

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     except requirements.DoesNotFit as refusal:
         plan = refusal.plan
     print(*format_table(plan), sep="\n")
-    print(plan.refusal or "all fits")  # a warning has come by the log
+    print(plan.refusal or ("all fits, and would be faster with fewer threads" if plan.warning else "all fits"))
     return _DOES_NOT_FIT if plan.refusal else 0
 
 

@@ -55,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--savedir", default=Config.savedir, metavar="STR", help="folder of all runs (default: %(default)s)"
     )
     parser.add_argument("--x", choices=AXES, default="steps", help="what to draw over (default: %(default)s)")
-    parser.add_argument(
-        "--window", type=int, default=100, metavar="INT", help="last episodes to average over (default: %(default)s)"
-    )
+    window_help = "last episodes to average over, all where there are fewer (default: %(default)s)"
+    parser.add_argument("--window", type=int, default=100, metavar="INT", help=window_help)
     parser.add_argument("--as_one", action="store_true", help="refuse runs that are not all seeds of one curve")
     parser.add_argument(
         "--label", action="append", default=[], metavar="TEXT", help="name of a curve, once for each, in their order"
@@ -131,12 +130,16 @@ def _build_figure(
         from monobeast.plotting.figure import Panel, draw
     except ImportError as error:
         raise ValueError(f"needs matplotlib ({error}): python -m pip install matplotlib") from None
-    panels = [Panel(f"mean return of the last {arguments.window} episodes", [*returns])]
+    panels = [Panel(_describe_returns(arguments.window), [*returns])]
     for column in _choose_columns(groups, arguments):
         curves = [_average_column(group, arguments.x, column) for group in groups]
         panels.append(Panel(_PANELS.get(column, column), curves))
     has_band = any(len(group.runs) > 1 for group in groups)
     return draw(groups[0].runs[0].config["env"], _X_LABELS[arguments.x], labels, has_band, panels)
+
+
+def _describe_returns(window: int) -> str:
+    return "episode return" if window == 1 else f"mean return of the last {window} episodes, at first of fewer"
 
 
 def _out_path(arguments: argparse.Namespace) -> Path:

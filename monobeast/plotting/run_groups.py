@@ -10,7 +10,7 @@ from monobeast.plotting.recorded_run import RecordedRun
 # --total_steps, over which the learning rate falls; --num_actors and --num_buffers, which change the policy lag.
 _IRRELEVANT = {
     *("seed", "xpid", "savedir", "resume", "exact_resume"),  # what seeds of one experiment differ in
-    *("log_interval_s", "checkpoint_interval_s", "disable_checkpoint"),  # what is kept of a run
+    *("log_interval_s", "checkpoint_interval_s", "disable_checkpoint", "tensorboard", "wandb"),  # what is kept of a run
     *("max_seconds", "stall_timeout_s", "max_bad_updates"),  # when a run ends
     *("actor_timeout_s", "max_actor_restarts", "start_method"),  # how it is kept alive
     "disable_cuda",  # the device that it led to is recorded

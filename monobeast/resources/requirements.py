@@ -237,6 +237,6 @@ def format_count(number: float) -> str:
     return f"{number:,}" if number < 10**15 else f"10^{_power_of_ten(number)}"
 
 
-def _power_of_ten(number: int) -> int:
+def _power_of_ten(number: float) -> int:
     """The power of ten of a number's first digit; Python refuses to write numbers of thousands of digits."""
     return int(math.log10(max(1, number)))

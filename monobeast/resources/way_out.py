@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from monobeast.config import Config
 from monobeast.presets import PRESETS
@@ -87,7 +87,7 @@ def _at_most(config: Config, name: str, wanted: int) -> int:
 
 
 def _with(config: Config, name: str, value: int) -> Config:
-    changes = {name: value}
+    changes: dict[str, Any] = {name: value}
     if name == "num_actors" and config.num_buffers == 2 * config.num_actors:  # the default, which follows
         changes["num_buffers"] = 2 * value
     return dataclasses.replace(config, **changes)

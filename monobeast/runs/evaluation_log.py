@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from monobeast.runs import checkpoint
 from monobeast.runs.csv_file import CsvFile
+from monobeast.runs.sinks import Sinks
 
 FILE_NAME = "evaluations.csv"
+_PREFIX = "evaluations/"  # of the columns' names in sinks, where logs.csv has some of the same names
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +37,11 @@ class EvaluationLog:
     Args:
         folder: Of the run.
         up_to_step: Of the checkpoint with which a run goes on: rows beyond it are dropped. None begins the table anew.
+        sinks: Get the rows as well.
     """
 
-    def __init__(self, folder: Path, up_to_step: int | None = None) -> None:
+    def __init__(self, folder: Path, up_to_step: int | None = None, sinks: Sinks = Sinks()) -> None:
+        self._sinks = sinks
         self._best_path = folder / checkpoint.BEST_FILE_NAME
         self._best_return = self._read_best_return()
         self._rows = CsvFile(folder / FILE_NAME, Evaluation._fields, up_to_step)
@@ -49,6 +53,7 @@ class EvaluationLog:
         """Adds a row."""
         self._rows.write(evaluation)
         self._rows.flush()
+        self._sinks.write(evaluation._asdict(), _PREFIX)
 
     def is_best(self, evaluation: Evaluation) -> bool:
         """Whether no evaluation before had as high a mean return."""

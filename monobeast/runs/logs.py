@@ -15,6 +15,7 @@ from monobeast.rollouts import Rollout
 from monobeast.runs.console import logger
 from monobeast.runs.csv_file import CsvFile
 from monobeast.runs.progress import Progress
+from monobeast.runs.sinks import Sinks
 
 LOG_COLUMNS = (
     "step",
@@ -82,6 +83,7 @@ class RunLog:
         total_steps: What progress is measured by.
         interval_s: Seconds between two rows.
         state: What `state_dict` gave at `state["step"]`, where an earlier start is gone on with.
+        sinks: Get what `logs.csv` gets.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class RunLog:
         total_steps: int,
         interval_s: float,
         state: dict[str, Any] | None = None,
+        sinks: Sinks = Sinks(),
     ) -> None:
+        self._sinks = sinks
         self._columns = (*LOG_COLUMNS, *dead_units_columns(network))
         up_to_step = state["step"] if state else None
         self._rows = CsvFile(folder / "logs.csv", self._columns, up_to_step)
@@ -186,18 +190,21 @@ class RunLog:
         row |= summarize_vtrace(averages) if averages else {}
         row |= learner.measure_features(batch) if batch is not None else {}
         if learner.step > self.last_step:  # else there was no update, as while actors start
-            self._rows.write([row.get(name) for name in self._columns])
+            cells = {name: row.get(name) for name in self._columns}
+            self._rows.write(cells.values())
             self._rows.flush()
+            self._sinks.write(cells)
         self._episode_rows.flush()
         logger.info(self._make_progress(row, judge(shares)))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _measure_rate(self, now: float, step: int) -> float | None:
-        """Steps a second since the last row, or since the first update; None where there is nothing to measure."""
+        """Steps a second since the last row; before that since the first update, None where there was no second one."""
         since, first_step = self._rate_from or (now, step)
         if self._rate_from is not None:
             self._rate_from = (now, step)
-        return (step - first_step) / (now - since) if now > since and step > first_step else None
+        is_measured = step > first_step or step == self.last_step
+        return (step - first_step) / (now - since) if now > since and is_measured else None
 
     def _make_progress(self, row: dict[str, Any], verdict: str | None) -> Progress:
         return Progress(

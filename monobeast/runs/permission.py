@@ -5,6 +5,7 @@ A module's code runs when it is imported, and a checkpoint may be a stranger's. 
 
 import dataclasses
 from collections.abc import Collection
+from typing import Any
 
 from monobeast.config import Config
 from monobeast.user_code import is_call, is_own
@@ -45,8 +46,8 @@ def choose(saved: Config, env: str | None, network: str | None, where: str) -> C
     Raises:
         ValueError: code of the user's own was not named, or what was given is not the run's.
     """
-    given = {"env": env, "network": None if network == "auto" else network}
-    given = {name: value for name, value in given.items() if value is not None}
+    named = {"env": env, "network": None if network == "auto" else network}
+    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if given.get("env", saved.env) != saved.env and not is_call(saved.env):
         raise ValueError(f"--env {env}: {where} is for {saved.env}")
     if given.get("network", saved.network) != saved.network and not (is_own(network or "") and is_own(saved.network)):

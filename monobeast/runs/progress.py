@@ -35,7 +35,8 @@ class Progress(NamedTuple):
     def __str__(self) -> str:
         share = min(1.0, self.step / self.total_steps)  # the last batch may go beyond
         parts = [f"step {self.step:,} of {self.total_steps:,} ({share:.1%})"]
-        parts.append(f"{self.steps_per_second or 0:,.0f} steps/s")
+        if self.steps_per_second is not None:
+            parts.append(f"{self.steps_per_second:,.0f} steps/s")
         if self.seconds_left is not None:
             parts.append(f"{datetime.timedelta(seconds=self.seconds_left)} to go")
         parts.append(self._describe_return())

@@ -74,7 +74,8 @@ class ProgressBar:
 
 def _describe(progress: Progress, columns: int) -> str:
     steps, total_steps = (tqdm.format_sizeof(count) for count in (progress.step, progress.total_steps))
-    parts = [f"{steps}/{total_steps}", f"{progress.steps_per_second or 0:,.0f} steps/s"]
+    parts = [f"{steps}/{total_steps}"]
+    parts += [] if progress.steps_per_second is None else [f"{progress.steps_per_second:,.0f} steps/s"]
     if progress.seconds_left is not None:
         parts.append(f"ETA {tqdm.format_interval(progress.seconds_left)}")
     parts.append("no episode ended yet" if progress.mean_return is None else f"return {progress.mean_return:.2f}")

@@ -43,10 +43,12 @@ def find(savedir: str, xpid: str | None) -> Path:
     Raises:
         ValueError: there is no such run; the message names the path looked for.
     """
-    folder = _root(savedir) / (xpid or _LATEST)
+    root = _root(savedir)
+    folder = root / (xpid or _LATEST)
     if not folder.is_dir():
         flag = f"--xpid {xpid}" if xpid else f"--savedir {savedir}"
-        raise ValueError(f"{flag}: no run at {folder}")
+        hint = f"; python -m monobeast ls {savedir} lists those that are there" if root.is_dir() else ""
+        raise ValueError(f"{flag}: no run at {folder}{hint}")
     return folder.resolve()
 
 

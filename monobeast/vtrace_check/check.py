@@ -102,7 +102,7 @@ def _run(adapter: Adapter, how: Call, tolerance: float | None, skipped: set[str]
         missing = adapter.find_missing(case)
         if missing or case.kind in skipped:
             remark = f"takes no {', '.join(missing)}" if missing else "skipped"
-            comparisons.append(Comparison(case, LEFT_OUT, remark=remark))
+            comparisons.append(Comparison(case, LEFT_OUT, remark=remark, missing=tuple(missing)))
         else:
             with _tell_if_slow(case.name):
                 comparisons.append(_check(adapter, case, tolerance))

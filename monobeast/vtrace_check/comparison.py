@@ -30,6 +30,7 @@ class Comparison(NamedTuple):
     rounding: float = FLOAT32_TOLERANCE  # largest error that may be that of the outputs' dtype, or at least of float32
     is_small: bool = False  # it differs by no more than that
     raised: str = ""  # the traceback, where the function raised
+    missing: tuple[str, ...] = ()  # what the function would have to take for a case that is left out
 
 
 def compare_outputs(case: Case, found: Found, tolerance: float | None = None) -> Comparison:

@@ -28,10 +28,23 @@ class Report(NamedTuple):
         counts = Counter(one.verdict for one in self.comparisons)
         lines += ["", "Errors are relative to the largest magnitude in their trajectory.", *self.notes]
         lines += [f"{len(self.comparisons)} cases: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+        lines += _describe_gap(self.comparisons)
         for text in dict.fromkeys(self.faults.values()):
             lines.append(f"{', '.join(kind for kind in self.faults if self.faults[kind] == text)}: {text}")
         first_traceback = next((one.raised for one in self.comparisons if one.raised), "")
         return "\n".join([*lines, *(["", first_traceback.rstrip()] if first_traceback else [])])
+
+
+def _describe_gap(comparisons: list[Comparison]) -> list[str]:
+    """A line of what was not checked, if there is anything."""
+    left_out = [one for one in comparisons if one.verdict == LEFT_OUT]
+    checked = {one.case.kind for one in comparisons if one.verdict != LEFT_OUT}
+    kinds = dict.fromkeys(one.case.kind for one in left_out)
+    wholly = ", ".join(kind for kind in kinds if kind not in checked)
+    in_part = ", ".join(kind for kind in kinds if kind in checked)
+    missing = ", ".join(dict.fromkeys(name for one in left_out for name in one.missing))
+    parts = [wholly, f"in part {in_part}" if in_part else "", f"it takes no {missing}" if missing else ""]
+    return [f"Not checked: {'; '.join(part for part in parts if part)}."] if left_out else []
 
 
 def _describe_all(comparisons: list[Comparison]) -> list[str]:

@@ -1,0 +1,38 @@
+"""A run's numbers as TensorBoard's event files, `--tensorboard`."""
+
+from pathlib import Path
+
+FOLDER_NAME = "tensorboard"
+
+
+def require_tensorboard() -> None:
+    """Raises ValueError, with the line that installs it, unless there is TensorBoard."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        install = "python -m pip install tensorboard"
+        raise ValueError(f"--tensorboard: needs tensorboard ({error}): {install}") from None
+
+
+class TensorBoardSink:
+    """Writes scalars over agent steps.
+
+    Args:
+        folder: Of the run.
+        up_to_step: Of the checkpoint with which a run goes on: TensorBoard then leaves out what lies beyond.
+    """
+
+    def __init__(self, folder: Path, up_to_step: int | None = None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge_step = None if up_to_step is None else up_to_step + 1
+        self._writer = SummaryWriter(str(folder / FOLDER_NAME), purge_step=purge_step)
+
+    def write(self, numbers: dict[str, float], step: int) -> None:
+        """Adds a row, which is in the file when this returns."""
+        for name, number in numbers.items():
+            self._writer.add_scalar(name, number, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,81 @@
+"""A run's numbers for Weights & Biases, `--wandb`; without an account in the run's folder alone."""
+
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+FOLDER_NAME = "wandb"  # in the run's folder; the package gives it that name
+_ID_FILE_NAME = "run_id"
+_PROJECT = "monobeast"
+
+logger = logging.getLogger(__name__)
+
+
+def require_wandb() -> None:
+    """Raises ValueError, with the line that installs it, unless there is wandb."""
+    try:
+        from wandb import init  # noqa: F401  # a folder of that name, which the package leaves, imports as well
+    except ImportError as error:
+        raise ValueError(f"--wandb: needs wandb ({error}): python -m pip install wandb") from None
+
+
+class WandbSink:
+    """Writes rows with `step` as their axis; on later starts of a run to the same run there.
+
+    The environment's variables are the package's own: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and others. Where
+    WANDB_MODE is not set and nobody is logged in, nothing is sent.
+
+    Args:
+        folder: Of the run.
+        config: Plain values, of the run.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        import wandb
+
+        is_offline = "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            id=_keep_id(folder / FOLDER_NAME),
+            name=folder.name,
+            dir=str(folder),
+            resume="allow",
+            mode="offline" if is_offline else None,
+            config=config,
+            settings=wandb.Settings(
+                silent=True,  # it would break the progress line
+                console="off",
+                # What it would find out about machine, code and command line by itself; meta.json has what matters.
+                x_disable_meta=True,
+                x_disable_stats=True,
+                disable_git=True,
+                disable_code=True,
+                disable_job_creation=True,
+            ),
+        )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+        where = f"offline, `wandb sync` in {folder} sends it" if self._run.offline else self._run.url
+        logger.info("--wandb: %s", where)
+
+    def write(self, numbers: dict[str, float], step: int) -> None:
+        """Adds a row."""
+        self._run.log(numbers | {"step": step})
+
+    def close(self) -> None:
+        """Waits until all is sent."""
+        self._run.finish()
+
+
+def _keep_id(folder: Path) -> str:
+    """The run's name at wandb: what the file in `folder` says, or a new one that it will say."""
+    path = folder / _ID_FILE_NAME
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        folder.mkdir(exist_ok=True)
+        made = secrets.token_hex(4)
+        path.write_text(made + "\n")
+        return made
