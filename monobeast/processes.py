@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -108,6 +109,7 @@ class ChildCall:
 
 
 def _set_up_child() -> None:
+    gc.freeze()  # a collection would write to every object that the fork server made, and so unshare its memory
     for number in _STOP_SIGNALS:
         # Not SIG_IGN, which a program that an environment starts would take over and could then not be stopped by.
         signal.signal(number, lambda *_: None)
