@@ -53,7 +53,7 @@ class Actor:
             decision = self._policy.act(_input_at(slot, t), self._core_state)
             self._core_state = decision.core_state
             self._last_action = rows.action[t] = decision.action.numpy()
-            rows.behavior_logits[t] = decision.logits.numpy()
+            rows.behavior_params[t] = decision.logits.numpy()
             self._last_step = self._environment.step(self._last_action)
             self._record_answer(rows, t)
         self._record_input(rows, unroll_length)  # x_T, which only bootstraps

@@ -43,7 +43,7 @@ def sum_vtrace(
     """
     counts = (~rollout.is_reset).double()
     rhos = log_rhos.double().exp()  # 0 at reset steps
-    behavior = rollout.behavior_logits.double().log_softmax(-1)
+    behavior = rollout.behavior_params.double().log_softmax(-1)
     kl = (behavior.exp() * (behavior - target_logits.double().log_softmax(-1))).sum(-1)
     vs, errors = returns.vs.double(), (returns.vs - values).double()
     thresholds = {
@@ -119,7 +119,7 @@ def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Mo
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     try:
         with torch.no_grad():
-            return network(inputs, rollout.core_state).policy_logits, outputs
+            return network(inputs, rollout.core_state).policy_params, outputs
     finally:
         for hook in hooks:
             hook.remove()

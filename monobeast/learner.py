@@ -37,7 +37,7 @@ def compute_loss(
     """
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     output = network(inputs, rollout.core_state)
-    target_logits = output.policy_logits[:-1]  # x_0 .. x_{T-1}; x_T has no action
+    target_logits = output.policy_params[:-1]  # x_0 .. x_{T-1}; x_T has no action
     values = output.baseline[:-1]
     counts = ~rollout.is_reset
     log_rhos = compute_log_rhos(rollout, target_logits.detach())
@@ -84,7 +84,7 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
         return corrections.one_step(log_rhos, **steps, **pg_clip)
     if config.correction == "epsilon":
         # The sum is log pi but for rounding, and minus infinity in reset steps, where it is not read.
-        behavior_log_probs = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
+        behavior_log_probs = vtrace.action_log_probs(rollout.behavior_params, rollout.action)
         return corrections.epsilon_corrected(log_rhos + behavior_log_probs, **steps)
     return corrections.uncorrected(**steps)
 
@@ -92,7 +92,7 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
 def compute_log_rhos(rollout: Rollout, target_logits: Tensor) -> Tensor:
     """log(pi(a_t|x_t) / mu(a_t|x_t)), float32 [T, B]; minus infinity where the environment ignored a_t."""
     target = vtrace.action_log_probs(target_logits, rollout.action)
-    behavior = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
+    behavior = vtrace.action_log_probs(rollout.behavior_params, rollout.action)
     return (target - behavior).masked_fill(rollout.is_reset, -torch.inf)
 
 

@@ -28,7 +28,7 @@ class _Step(nn.Module):
         self, observation: Tensor, is_first: Tensor, last_action: Tensor, last_reward: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
         output = self.network(AgentInput(observation, is_first, last_action, last_reward), state)
-        return (output.policy_logits, output.baseline, *output.core_state)
+        return (output.policy_params, output.baseline, *output.core_state)
 
 
 def require_writer(path: str) -> None:

@@ -63,7 +63,7 @@ class LocalPolicy:
     def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Decision:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
         output = self._acting(inputs, core_state)
-        logits = output.policy_logits[0]  # [E, A]
+        logits = output.policy_params[0]  # [E, A]
         if not logits.isfinite().all():
             raise FloatingPointError(f"policy logits are not finite: {logits.tolist()}")
         return Decision(self._choose(logits), logits, output.core_state)

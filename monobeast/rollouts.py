@@ -21,7 +21,7 @@ class Rollout(NamedTuple):
     last_action: Tensor  # int64 [T+1, B]: what led to x_t
     last_reward: Tensor  # float32 [T+1, B]: what led to x_t, unclipped
     action: Tensor  # int64 [T, B]: a_t, drawn from mu(.|x_t)
-    behavior_logits: Tensor  # float32 [T, B, A]: the very logits a_t was drawn from
+    behavior_params: Tensor  # float32 [T, B, A]: the very logits a_t was drawn from
     reward: Tensor  # float32 [T, B]: r_t, the answer to a_t, unclipped
     terminal: Tensor  # bool [T, B]: nothing after a_t has value
     done: Tensor  # bool [T, B]: a_t ended the episode, by termination or by truncation
@@ -99,7 +99,7 @@ def allocate(
         last_action=torch.empty(T + 1, B, dtype=torch.int64),
         last_reward=torch.empty(T + 1, B),
         action=torch.empty(T, B, dtype=torch.int64),
-        behavior_logits=torch.empty(T, B, num_actions),
+        behavior_params=torch.empty(T, B, num_actions),
         reward=torch.empty(T, B),
         terminal=torch.empty(T, B, dtype=torch.bool),
         done=torch.empty(T, B, dtype=torch.bool),

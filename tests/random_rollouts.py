@@ -44,7 +44,7 @@ def make_rollout(ends, behavior_logits, seed=0):
         observation=torch.zeros(T + 1, B, 1),
         is_first=torch.cat([torch.zeros(1, B, dtype=torch.bool), is_reset]),
         action=torch.randint(A, (T, B), generator=generator),
-        behavior_logits=behavior_logits,
+        behavior_params=behavior_logits,
         reward=rewards,
         terminal=terminal,
         done=done[:T],

@@ -77,7 +77,7 @@ def test_the_recorded_logits_and_actions_are_the_ones_that_acted():
     policy, rollouts = collect("Counter-v0", 4, 3)
 
     decisions = [decision for _, _, decision in policy.seen]
-    logits = torch.cat([rollout.behavior_logits for rollout in rollouts])
+    logits = torch.cat([rollout.behavior_params for rollout in rollouts])
     actions = torch.cat([rollout.action for rollout in rollouts])
     assert torch.equal(logits, torch.stack([decision.logits for decision in decisions]))
     assert torch.equal(actions, torch.stack([decision.action for decision in decisions]))

@@ -56,7 +56,7 @@ class Streams:
         for column in range(batch.num_columns):
             key = int(batch.actor[0, column]), int(batch.env[0, column])
             first = self._row(batch, 0, column)
-            assert not batch.behavior_logits[:, column].isnan().any()
+            assert not batch.behavior_params[:, column].isnan().any()
             is_fresh = first == (0.0, True, 0, 0.0)
             if key in self.last_rows and first != self.last_rows[key]:
                 assert is_fresh, f"{key}: {self.last_rows[key]} was followed by {first}"

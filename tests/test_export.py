@@ -63,7 +63,7 @@ def test_an_onnx_file_gives_the_same_logits_for_any_number_of_columns(tmp_path, 
         assert names == [*AgentInput._fields, *("hidden", "cell")[: len(state)]]
         given = dict(zip(names, (tensor.numpy() for tensor in (*inputs, *state)), strict=True))
         found = [torch.from_numpy(output) for output in session.run(None, given)]
-        wanted = [expected.policy_logits, expected.baseline, *expected.core_state]
+        wanted = [expected.policy_params, expected.baseline, *expected.core_state]
         torch.testing.assert_close(found, wanted, **TOLERANCE)
     assert session.get_modelmeta().custom_metadata_map == {"env": env, "step": "0", "run": "example"}
 

@@ -50,7 +50,7 @@ def locate_in(quantity, value, t, column):
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
-@pytest.mark.parametrize("quantity", ["observation", "reward", "behavior_logits", "policy_logits", "baseline"])
+@pytest.mark.parametrize("quantity", ["observation", "reward", "behavior_params", "policy_params", "baseline"])
 def test_the_place_of_a_number_that_is_not_finite_is_found(quantity, value):
     assert locate_in(quantity, value, t=2, column=1) == faults.Fault(quantity, actor=4, env=7, t=2)
 

@@ -23,7 +23,7 @@ def random_batch(space, network):
     observation = torch.randint(256, batch.observation.shape, generator=generator)
     batch.observation.copy_(observation if space is IMAGE else observation / 256)
     batch.action.random_(NUM_ACTIONS, generator=generator)
-    batch.behavior_logits.normal_(generator=generator)
+    batch.behavior_params.normal_(generator=generator)
     batch.reward.normal_(generator=generator)
     batch.done[2, 0] = batch.terminal[2, 0] = batch.is_first[4, 0] = True
     return batch

@@ -31,7 +31,7 @@ def make_rollout(behavior, num_resets=0, observation_space=gymnasium.spaces.Disc
     rollout.last_action.fill_(0)
     rollout.last_reward.fill_(0.0)
     probabilities = torch.tensor([*behavior, *[0.9] * num_resets])
-    rollout.behavior_logits[:, 0] = torch.stack([probabilities, 1 - probabilities], dim=-1).log()
+    rollout.behavior_params[:, 0] = torch.stack([probabilities, 1 - probabilities], dim=-1).log()
     return rollout
 
 

@@ -52,7 +52,7 @@ def collect(env_kwargs, unroll_length, num_rollouts=1, env="Counter-v0", num_env
 def returns_of(rollout, config=CONFIG):
     network = ObservationAsValue()
     output = network(rollout, ())
-    log_rhos = compute_log_rhos(rollout, output.policy_logits[:-1].detach())
+    log_rhos = compute_log_rhos(rollout, output.policy_params[:-1].detach())
     return compute_returns(rollout, log_rhos, output.baseline.detach(), config)
 
 
@@ -160,7 +160,7 @@ def test_two_episodes_in_one_rollout_give_the_loss_of_each_alone():
 def _rows(rollout, start, stop):
     """Transitions `start` to `stop`, and the observations around them."""
     around = ("observation", "is_first", "last_action", "last_reward")
-    within = ("action", "behavior_logits", "reward", "terminal", "done", "episode_return", "episode_length")
+    within = ("action", "behavior_params", "reward", "terminal", "done", "episode_return", "episode_length")
     rows = {name: getattr(rollout, name)[start : stop + 1] for name in around}
     return rows | {name: getattr(rollout, name)[start:stop] for name in within}
 
@@ -208,7 +208,7 @@ def test_the_learner_sees_scaled_rewards_and_the_log_the_games_own():
 def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
     (rollout,) = collect("{}", unroll_length=1)
     rollout.action.fill_(0)
-    rollout.behavior_logits.copy_(torch.tensor([0.5, 0.5]).log())
+    rollout.behavior_params.copy_(torch.tensor([0.5, 0.5]).log())
     target_logits = torch.tensor([[[0.2, 0.8]]]).log()
 
     returns = compute_returns(rollout, compute_log_rhos(rollout, target_logits), torch.tensor([[2.0], [3.0]]), CONFIG)
@@ -231,7 +231,7 @@ def test_the_learner_sees_what_the_actor_saw(end, use_lstm):
         rollout = allocate(7, 2, environment.observation_space, 2, network.initial_state(1))
         actor.unroll(rollout)
         inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
-        log_rhos = compute_log_rhos(rollout, network(inputs, rollout.core_state).policy_logits[:-1])
+        log_rhos = compute_log_rhos(rollout, network(inputs, rollout.core_state).policy_params[:-1])
 
         assert (log_rhos[rollout.is_reset] == -torch.inf).all()
         assert log_rhos[~rollout.is_reset].abs().max() < 1e-5

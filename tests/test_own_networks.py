@@ -166,7 +166,7 @@ def test_every_space_has_observations_to_try_it_with(space):
     inputs = make_inputs(space, 3, num_steps=4)
 
     assert inputs.observation.shape == (4, 2, *space.shape) and inputs.observation.double().abs().max() <= 1000
-    assert make_network(space, 3, "stub_networks:Plain")(inputs, ()).policy_logits.shape == (4, 2, 3)
+    assert make_network(space, 3, "stub_networks:Plain")(inputs, ()).policy_params.shape == (4, 2, 3)
 
 
 def test_a_copy_of_it_learns_as_where_the_memory_of_a_gpu_is_measured():

@@ -55,7 +55,7 @@ def test_the_policy_acts_by_the_newest_weights_in_bfloat16(space, network, use_l
     for _ in range(2):
         policy.refresh()
         found = policy.act(inputs, state)
-        expected = unroll(learned, inputs, state).policy_logits[0]
+        expected = unroll(learned, inputs, state).policy_params[0]
         torch.testing.assert_close(found.logits, expected, rtol=0, atol=0.05 * expected.abs().max().item())
         assert found.logits.dtype == torch.float32
         with torch.no_grad():

@@ -19,7 +19,7 @@ def test_observations_have_one_row_more_than_transitions():
     assert rollout.observation.shape == (4, 6, 4, 6, 6)
     assert rollout.is_first.shape == rollout.last_action.shape == rollout.last_reward.shape == (4, 6)
     assert rollout.action.shape == rollout.reward.shape == rollout.terminal.shape == rollout.done.shape == (3, 6)
-    assert rollout.behavior_logits.shape == (3, 6, 4)
+    assert rollout.behavior_params.shape == (3, 6, 4)
     assert [state.shape for state in rollout.core_state] == [(2, 6, 5), (2, 6, 5)]
     assert rollout.policy_version.shape == (1, 6)
 
@@ -49,7 +49,7 @@ def test_an_observation_comes_back_with_its_number_and_dtype(space, value):
 def test_what_nobody_wrote_shows():
     rollout = make_rollout()
 
-    assert rollout.behavior_logits.isnan().all() and rollout.core_state[0].isnan().all()
+    assert rollout.behavior_params.isnan().all() and rollout.core_state[0].isnan().all()
     assert rollout.episode_return.isnan().all()
     assert (rollout.action < 0).all() and (rollout.policy_version < 0).all()
 

@@ -68,7 +68,7 @@ def test_logits_baseline_and_state_are_those_of_torchbeast(tmp_path, use_lstm):
         logits, baseline, state = theirs(
             inputs.observation, inputs.last_reward, inputs.is_first, inputs.last_action, state
         )
-    torch.testing.assert_close(found.policy_logits, logits, **TOLERANCE)
+    torch.testing.assert_close(found.policy_params, logits, **TOLERANCE)
     torch.testing.assert_close(found.baseline, baseline, **TOLERANCE)
     torch.testing.assert_close(found.core_state, tuple(state), **TOLERANCE)
     assert logits.std() > 0.01  # they do depend on what is seen
@@ -225,7 +225,7 @@ def test_nothing_passes_from_one_episode_to_the_next(use_lstm):
 
     whole, after = unroll(network, inputs), unroll(network, inputs, steps=slice(3, None))
 
-    torch.testing.assert_close(whole.policy_logits[3:], after.policy_logits)
+    torch.testing.assert_close(whole.policy_params[3:], after.policy_params)
     torch.testing.assert_close(whole.core_state, after.core_state)
 
 
@@ -237,9 +237,9 @@ def test_step_by_step_is_the_same_as_all_at_once():
     for t in range(8):
         output = unroll(network, inputs, state, slice(t, t + 1))
         state = output.core_state
-        logits.append(output.policy_logits)
+        logits.append(output.policy_params)
 
-    torch.testing.assert_close(torch.cat(logits), unroll(network, inputs).policy_logits)
+    torch.testing.assert_close(torch.cat(logits), unroll(network, inputs).policy_params)
 
 
 @WITH_AND_WITHOUT_LSTM
@@ -247,7 +247,7 @@ def test_a_gradient_reaches_every_parameter(use_lstm):
     network, inputs = make(IMAGE, "torchbeast", use_lstm), random_inputs(IMAGE)
 
     output = network(inputs, network.initial_state(2))
-    (output.policy_logits.square().sum() + output.baseline.square().sum()).backward()
+    (output.policy_params.square().sum() + output.baseline.square().sum()).backward()
 
     assert [name for name, parameter in network.named_parameters() if not parameter.grad.any()] == []
 

@@ -163,7 +163,7 @@ def _measure_learner(
     there = transfer(None)
     inputs = AgentInput(there.observation, there.is_first, there.last_action, there.last_reward)
     output = network(inputs, there.core_state)
-    logits, baseline = output.policy_logits[:-1].detach(), output.baseline.detach()
+    logits, baseline = output.policy_params[:-1].detach(), output.baseline.detach()
 
     def correct(_: None) -> object:
         return compute_returns(there, compute_log_rhos(there, logits), baseline, config)

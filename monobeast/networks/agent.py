@@ -33,12 +33,12 @@ class AgentOutput(NamedTuple):
     """What the agent makes of it.
 
     Attributes:
-        policy_logits: float32 [T, B, A]: unnormalized log-probabilities of the actions.
+        policy_params: float32 [T, B, A]: unnormalized log-probabilities of the actions.
         baseline: float32 [T, B]: estimates V(x_t).
         core_state: float32, each [L, B, H]: the state after the last step, (hidden, cell) of an LSTM; empty without.
     """
 
-    policy_logits: Tensor
+    policy_params: Tensor
     baseline: Tensor
     core_state: tuple[Tensor, ...]
 

@@ -75,7 +75,7 @@ def replay(config: Config, network: Network, batch: Rollout) -> Replay:
     numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}
     fields = {name: value for name, value in batch._asdict().items() if name != "core_state"}
     fields |= {f"core_state {i}": state for i, state in enumerate(batch.core_state)}
-    outputs = {"policy_logits": result.output.policy_logits, "baseline": result.output.baseline}
+    outputs = {"policy_params": result.output.policy_params, "baseline": result.output.baseline}
     return Replay(fault, numbers, {name: _count(value) for name, value in (fields | outputs | named).items()})
 
 
