@@ -81,7 +81,7 @@ def relative_value(folder: Path) -> float:
     content = checkpoint.load(folder)
     config = checkpoint.read_config(content, folder)
     environment = environments.make(config, 1, [0])
-    network = make_network(environment.observation_space, 2, config.network)
+    network = make_network(environment.observation_space, environment.action_space, config.network)
     network.load_state_dict(content["learner"]["network"])
     environment.reset()
     action = np.zeros(1, np.int64)

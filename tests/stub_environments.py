@@ -13,7 +13,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from monobeast.config import Config
 
@@ -360,7 +360,10 @@ class OddSpaces(Stub):
         "tuple": Tuple((Discrete(2), Discrete(3))),
         "multi_discrete": MultiDiscrete([3, 2]),
     }
-    ACTIONS = {"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)}
+    ACTIONS = {
+        **{"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)},
+        **{"bytes": Box(0, 255, (2,), np.uint8), "nothing": Box(-1.0, 1.0, (0,)), "bits": MultiBinary(3)},
+    }
 
     def __init__(self, observation=None, action=None):
         super().__init__()

@@ -27,7 +27,7 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     sound = env if env == "Counter-v0" else "Fixed5-v0"
     spaces = environments.check(Config(env=f"stub_environments:{sound}"))
     torch.manual_seed(0)
-    network = make_network(spaces.observation, spaces.num_actions, "mlp", config.use_lstm)
+    network = make_network(spaces.observation, spaces.action, "mlp", config.use_lstm)
     weights = SharedWeights(network.parameters())
     return kind(config, spaces, network.initial_state(1), weights, out_log=out_log), weights, network
 

@@ -31,7 +31,7 @@ def random_inputs(spaces, num_columns):
     shape = (1, num_columns)
     is_first = torch.zeros(shape, dtype=torch.bool)
     is_first[0, 0] = True
-    last_action = torch.randint(spaces.num_actions, shape, generator=generator)
+    last_action = torch.randint(int(spaces.action.n), shape, generator=generator)
     return AgentInput(torch.from_numpy(samples), is_first, last_action, torch.randn(shape, generator=generator))
 
 

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from monobeast import faults
 from monobeast.runs import checkpoint
@@ -27,7 +28,7 @@ CONFIG = Config(preset="classic", reward_clipping="none", total_steps=1000, seed
 
 def make_batch():
     """Two columns of three steps: of actor 4, environments 6 and 7."""
-    batch = allocate(3, 2, SPACE, 2)
+    batch = allocate(3, 2, SPACE, Discrete(2))
     batch.map(lambda tensor: tensor.zero_())
     batch.observation.uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
     batch.reward.fill_(1.0)
@@ -38,7 +39,8 @@ def make_batch():
 
 def make_learner(**settings):
     torch.manual_seed(0)
-    return Learner(make_network(SPACE, 2), Config(preset="classic", reward_clipping="none", seed=1, **settings))
+    network = make_network(SPACE, Discrete(2))
+    return Learner(network, Config(preset="classic", reward_clipping="none", seed=1, **settings))
 
 
 def locate_in(quantity, value, t, column):

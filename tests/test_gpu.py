@@ -4,7 +4,7 @@ import csv
 
 import pytest
 import torch
-from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make
+from network_inputs import ACTIONS, IMAGE, NUM_ACTIONS, VECTOR, make
 
 import monobeast
 from monobeast import learner
@@ -19,7 +19,7 @@ CONFIG = Config(preset="atari", reward_clipping="none")
 def random_batch(space, network):
     """Five steps of four trajectories, one of which ends."""
     generator = torch.Generator().manual_seed(5)
-    batch = allocate(5, 4, space, NUM_ACTIONS, network.initial_state(1)).map(lambda tensor: tensor.zero_())
+    batch = allocate(5, 4, space, ACTIONS, network.initial_state(1)).map(lambda tensor: tensor.zero_())
     observation = torch.randint(256, batch.observation.shape, generator=generator)
     batch.observation.copy_(observation if space is IMAGE else observation / 256)
     batch.action.random_(NUM_ACTIONS, generator=generator)

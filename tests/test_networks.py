@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from gymnasium.spaces import Discrete
-from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
+from network_inputs import ACTIONS, IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
 from torch import nn
 
 from monobeast.networks import make_network
@@ -189,14 +189,14 @@ def test_a_single_action_has_no_entropy():
     inputs = random_inputs()
     inputs.last_action.fill_(0)
 
-    logits = unroll(make(num_actions=1), inputs).policy_params
+    logits = unroll(make(action_space=Discrete(1)), inputs).policy_params
 
     assert torch.distributions.Categorical(logits=logits).entropy().tolist() == [[0.0] * 2] * 8
 
 
 def test_the_seed_alone_decides_the_weights():
     first, again = (make(IMAGE, "deep", True).parameters() for _ in range(2))
-    other = make_network(IMAGE, NUM_ACTIONS, "deep", True).parameters()
+    other = make_network(IMAGE, ACTIONS, "deep", True).parameters()
 
     for weight, same, different in zip(first, again, other, strict=True):
         assert torch.equal(weight, same)
@@ -218,8 +218,8 @@ def test_brightness_that_all_pixels_share_makes_no_difference(network):
 @pytest.mark.parametrize("network", ["shallow", "deep"])
 def test_the_memory_format_changes_the_order_of_sums_alone(network):
     torch.manual_seed(1)
-    one = make_network(IMAGE, NUM_ACTIONS, network)
-    other = make_network(IMAGE, NUM_ACTIONS, network, memory_format="contiguous")
+    one = make_network(IMAGE, ACTIONS, network)
+    other = make_network(IMAGE, ACTIONS, network, memory_format="contiguous")
     other.load_state_dict(one.state_dict())
     inputs = random_inputs(IMAGE)
 

@@ -2,6 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from monobeast.rollouts import BatchStaging, allocate
 
@@ -10,7 +11,7 @@ IMAGE = gymnasium.spaces.Box(0, 255, (4, 6, 6), np.uint8)
 
 def make_rollout(num_columns=6, unroll_length=3, space=IMAGE):
     core_state = (torch.zeros(2, 1, 5), torch.zeros(2, 1, 5))
-    return allocate(unroll_length, num_columns, space, num_actions=4, core_state=core_state)
+    return allocate(unroll_length, num_columns, space, action_space=Discrete(4), core_state=core_state)
 
 
 def test_observations_have_one_row_more_than_transitions():

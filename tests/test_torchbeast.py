@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from torchbeast_files import FLAGS, NUM_ACTIONS, gradients_of, make_checkpoint, step_with
 
 from monobeast.runs import checkpoint, torchbeast_checkpoint
@@ -37,7 +38,7 @@ def network_of(saved):
     from gymnasium.spaces import Box
 
     space = Box(0, 255, (4, 84, 84), np.uint8)
-    network = make_network(space, NUM_ACTIONS, saved["config"]["network"], saved["config"]["use_lstm"])
+    network = make_network(space, Discrete(NUM_ACTIONS), saved["config"]["network"], saved["config"]["use_lstm"])
     network.load_state_dict(saved["learner"]["network"])
     return network
 
@@ -254,7 +255,7 @@ def test_a_gradient_reaches_every_parameter(use_lstm):
 
 def test_it_acts_in_bfloat16_as_the_others_do():
     exact, inputs = make(IMAGE, "torchbeast", True), random_inputs(IMAGE)
-    rounded = make_network(IMAGE, 5, "torchbeast", True, "bfloat16")
+    rounded = make_network(IMAGE, Discrete(5), "torchbeast", True, "bfloat16")
     rounded.load_state_dict(exact.state_dict())
 
     for network in (rounded, for_acting(rounded)):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from monobeast import seeding
@@ -113,7 +113,7 @@ def _acting(run: Run, weights: SharedWeights) -> Iterator[tuple[VectorEnvironmen
         core_state = network.initial_state(1)
         policy = LocalPolicy(network, weights, seeding.sampling_seed(config.seed, 0, 0))
         actor = Actor(environment, policy, index=0)
-        sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.num_actions, core_state)
+        sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
         slot, staging = allocate(*sizes, is_shared=True), make_staging(config, spaces, core_state)
         while (batch := staging.pop()) is None:
             actor.unroll(slot)
@@ -128,9 +128,10 @@ def _measure_actor(
     run: Run, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
 ) -> list[Part]:
     stopwatch, num_envs = Stopwatch("cpu", seconds), run.config.envs_per_actor
-    random, num_actions = np.random.default_rng(0), run.spaces.num_actions
+    actions = batch_space(run.spaces.action, num_envs)
+    actions.seed(0)
     inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
-    times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=num_envs))
+    times = stopwatch.time(environment.step, actions.sample)
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
     return [
         # The mean: a reset is rare and long, and has its share in every step.
@@ -163,10 +164,12 @@ def _measure_learner(
     there = transfer(None)
     inputs = AgentInput(there.observation, there.is_first, there.last_action, there.last_reward)
     output = network(inputs, there.core_state)
-    logits, baseline = output.policy_params[:-1].detach(), output.baseline.detach()
+    params, baseline = output.policy_params[:-1].detach(), output.baseline.detach()
+    log_prob = network.distribution.log_prob
 
     def correct(_: None) -> object:
-        return compute_returns(there, compute_log_rhos(there, logits), baseline, config)
+        behavior, target = log_prob(there.behavior_params, there.action), log_prob(params, there.action)
+        return compute_returns(there, compute_log_rhos(there, behavior, target), target, baseline, config)
 
     def step(_: None) -> None:
         nn.utils.clip_grad_norm_(network.parameters(), config.grad_norm_clipping)
