@@ -81,12 +81,14 @@ class Numbers:
             raise ValueError(f"actions: expected finite numbers, got {actions.tolist()}")
         return actions.astype(np.float32, copy=False)
 
-    def to_environment(self, actions: np.ndarray) -> np.ndarray:
+    def to_environment(self, actions: np.ndarray) -> np.ndarray | list[np.ndarray]:
         """Checked actions as the environments take them."""
         space = self._own_space
         own = self._offset + self._scale * actions.clip(self.space.low, self.space.high)
         # Once more, since rounding may have led out of a bound again.
-        return own.reshape(-1, *space.shape).astype(space.dtype).clip(space.low, space.high)
+        own = own.reshape(-1, *space.shape).astype(space.dtype).clip(space.low, space.high)
+        # An array's elements are no arrays; those of a list stay what they are.
+        return own if space.shape else [np.asarray(number) for number in own]
 
 
 _KINDS: dict[type, Any] = {Discrete: Choice, MultiDiscrete: Choices, Box: Numbers}
