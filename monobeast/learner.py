@@ -172,7 +172,7 @@ class Learner:
         self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
         self._fault = torch.where(is_good, self._fault, fault)
         self.num_updates += 1
-        self.step += batch.action.numel()
+        self.step += batch.num_steps
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
         return result.statistics | {"grad_norm": grad_norm, "is_good": is_good} | lag_statistics
 

@@ -40,6 +40,11 @@ class Rollout(NamedTuple):
         return self.action.shape[1]
 
     @property
+    def num_steps(self) -> int:
+        """Number of steps T * B."""
+        return self.reward.numel()
+
+    @property
     def is_reset(self) -> Tensor:
         """bool [T, B]: the environment ignored a_t and answered with the first observation of an episode.
 

@@ -179,7 +179,7 @@ def _measure_learner(
         optimizer.zero_grad()
         return compute_loss(network, there, config).total_loss
 
-    samples, slot_samples = batch.action.numel(), slot.action.numel()
+    samples, slot_samples = batch.num_steps, slot.num_steps
     where = _place_of_update(config)
     update_parts = [
         ("forward", stopwatch.median(lambda _: network(inputs, there.core_state))),
@@ -201,7 +201,7 @@ def _measure_learner(
 def _measure_update(run: Run, seconds: float, batch: Rollout) -> Part:
     learner = Learner(copy.deepcopy(run.network), run.config)
     time_of_batch = Stopwatch(run.config.device, seconds).median(lambda _: learner.update(batch))
-    return Part("an update as a whole", time_of_batch / batch.action.numel(), _place_of_update(run.config))
+    return Part("an update as a whole", time_of_batch / batch.num_steps, _place_of_update(run.config))
 
 
 def _place_of_update(config: Config) -> str:
