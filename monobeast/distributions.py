@@ -171,14 +171,20 @@ class DiagonalGaussian(Distribution):
     P is 2 D; the parameters are D means and then D logs of standard deviations, which count as the nearest within
     `LOG_STD_RANGE`: beyond, no gradient reaches them. Actions are float32 [..., D], as they were drawn: the environment
     cuts them off at its bounds, and the ratio of two policies is that of the densities before.
+
+    Args:
+        is_bounded: For each dimension, whether actions are cut off at -1 and 1; nothing here hangs on it, but a network
+            may keep its means there.
     """
 
     params_name = "policy_params"
     action_dtype = torch.float32
 
-    def __init__(self, num_dimensions: int) -> None:
-        self.num_params, self.num_features = 2 * num_dimensions, num_dimensions
-        self.action_shape = (num_dimensions,)
+    def __init__(self, is_bounded: list[bool]) -> None:
+        self.is_bounded = is_bounded
+        self.num_features = len(is_bounded)
+        self.num_params = 2 * self.num_features
+        self.action_shape = (self.num_features,)
 
     def sample(self, params: Tensor, generator: torch.Generator | None = None) -> Tensor:
         mean, log_std = self._split(params)
@@ -225,7 +231,7 @@ def for_space(space: Space) -> Distribution:
     if isinstance(space, MultiDiscrete) and len(space.shape) == 1 and not space.start.any():
         return MultiCategorical([int(n) for n in space.nvec])
     if isinstance(space, Box) and len(space.shape) == 1 and space.dtype == "float32":
-        return DiagonalGaussian(space.shape[0])
+        return DiagonalGaussian((space.bounded_below & space.bounded_above).tolist())
     raise ValueError(
         f"action space {space}: must be Discrete or MultiDiscrete of one axis, both from 0, or a Box of float32 of one "
         "axis"

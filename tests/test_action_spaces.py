@@ -19,12 +19,12 @@ from monobeast import corrections, environments, learner, vtrace
 from monobeast.__main__ import run_command
 from monobeast.actor import Actor
 from monobeast.config import Config
-from monobeast.distributions import DiagonalGaussian, MultiCategorical
+from monobeast.distributions import DiagonalGaussian, MultiCategorical, for_space
 from monobeast.evaluation import load_player, play
 from monobeast.makers import Makers
 from monobeast.networks import AgentInput, AgentNetwork, AgentOutput, make_network
 from monobeast.networks.contract import make_inputs
-from monobeast.networks.heads import GaussianHead
+from monobeast.networks.heads import GaussianHead, make_policy_head
 from monobeast.policy import LocalPolicy
 from monobeast.resources import footprint
 from monobeast.rollouts import allocate
@@ -154,7 +154,7 @@ def gradient_of(network, rollout):
 
 def test_the_gradient_of_a_gaussian_is_the_one_derived_by_hand():
     """-advantage d log N, with (a - m) / s^2 for the mean m and ((a - m) / s)^2 - 1 for log s; entropy is log s + C."""
-    network, rollout = make(DiagonalGaussian(2))
+    network, rollout = make(DiagonalGaussian([True, True]))
     advantages = targets_of(network, rollout).pg_advantages[..., None]
     mean, log_std = network.params.detach()[:-1].chunk(2, dim=-1)
     distance = (rollout.action - mean) / log_std.exp()
@@ -187,7 +187,7 @@ def test_the_gradient_of_several_choices_is_the_one_derived_by_hand():
 
 
 @pytest.mark.parametrize("correction", ["none", "one_step", "epsilon"])
-@pytest.mark.parametrize("distribution", [DiagonalGaussian(2), MultiCategorical([3, 2])], ids=["box", "multi"])
+@pytest.mark.parametrize("distribution", [DiagonalGaussian([True] * 2), MultiCategorical([3, 2])], ids=["box", "multi"])
 def test_the_other_corrections_take_joint_probabilities_too(distribution, correction):
     network, rollout = make(distribution)
     log_prob = distribution.log_prob
@@ -355,6 +355,17 @@ def test_a_gaussian_starts_in_the_middle_with_a_standard_deviation_of_1_that_all
     assert mean.abs().max() < 0.1 and mean.std() > 1e-6
     assert not log_std.any()
     assert isinstance(network, AgentNetwork) and isinstance(network.policy, GaussianHead)
+
+
+def test_means_stay_within_two_bounds_and_go_anywhere_without():
+    space = Box(np.array([-1, -np.inf, 0], np.float32), np.array([1, np.inf, np.inf], np.float32))
+    head = make_policy_head(for_space(space), num_features=4)
+    nn.init.constant_(head.mean.weight, 3.0)
+
+    means = head(torch.ones(5, 4))[..., :3]
+
+    assert means.tolist() == [[1.0, 12.0, 12.0]] * 5
+    assert "is_bounded" not in head.state_dict()
 
 
 @pytest.mark.slow

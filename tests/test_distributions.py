@@ -16,11 +16,12 @@ SIZES = [3, 1, 2]
 KINDS = {
     "categorical": (Categorical(4), lambda params: reference.Categorical(logits=params)),
     "gaussian": (
-        DiagonalGaussian(2),
+        DiagonalGaussian([True, True]),
         lambda params: reference.Independent(reference.Normal(params[..., :2], params[..., 2:].exp()), 1),
     ),
 }
-DISTRIBUTIONS = [Categorical(4), Categorical(1), MultiCategorical(SIZES), MultiCategorical([2]), DiagonalGaussian(2)]
+GAUSSIAN = DiagonalGaussian([True, True])
+DISTRIBUTIONS = [Categorical(4), Categorical(1), MultiCategorical(SIZES), MultiCategorical([2]), GAUSSIAN]
 everywhere = pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda each: type(each).__name__)
 
 
@@ -127,13 +128,13 @@ def test_the_score_of_a_gaussian_is_the_one_derived_by_hand():
     """d log N / d mean = (a - mean) / std^2, and d log N / d log std = ((a - mean) / std)^2 - 1."""
     params = torch.tensor([0.5, math.log(2.0)], dtype=torch.float64, requires_grad=True)
 
-    DiagonalGaussian(1).log_prob(params, torch.tensor([3.5])).backward()
+    DiagonalGaussian([True]).log_prob(params, torch.tensor([3.5])).backward()
 
     torch.testing.assert_close(params.grad, torch.tensor([3 / 4, (3 / 2) ** 2 - 1], dtype=torch.float64), **TOLERANCE)
 
 
 def test_a_standard_deviation_counts_as_the_nearest_in_its_range():
-    distribution, (low, high) = DiagonalGaussian(1), LOG_STD_RANGE
+    distribution, (low, high) = DiagonalGaussian([True]), LOG_STD_RANGE
     params = torch.tensor([[0.0, low - 3], [0.0, high + 3]], dtype=torch.float64, requires_grad=True)
     expected = distribution.entropy(torch.tensor([[0.0, low], [0.0, high]], dtype=torch.float64))
 
@@ -173,11 +174,17 @@ def test_what_has_16_bits_is_computed_in_float32(distribution, dtype):
 
 def test_a_network_is_told_of_choices_one_by_one_and_of_numbers_up_to_a_size():
     assert MultiCategorical([3, 2]).encode(torch.tensor([2, 0])).tolist() == [0, 0, 1, 1, 0]
-    assert DiagonalGaussian(3).encode(torch.tensor([0.5, -70.0, 70.0])).tolist() == [0.5, -5.0, 5.0]
+    assert DiagonalGaussian([True, True, True]).encode(torch.tensor([0.5, -70.0, 70.0])).tolist() == [0.5, -5.0, 5.0]
+
+
+def test_a_gaussian_knows_which_of_its_numbers_have_two_bounds():
+    low, high = np.array([-1, -np.inf, 0], np.float32), np.array([1, np.inf, np.inf], np.float32)
+
+    assert for_space(Box(low, high)).is_bounded == [True, False, False]
 
 
 def test_what_has_no_effect_is_not_in_the_center():
-    choices, numbers = MultiCategorical([2, 3]), DiagonalGaussian(2)
+    choices, numbers = MultiCategorical([2, 3]), DiagonalGaussian([True, True])
     params = draw(choices, 4)
     shifted = params + torch.tensor([1.0, 1.0, -2.0, -2.0, -2.0])
 
