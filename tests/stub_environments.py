@@ -384,7 +384,7 @@ class Acts(Fixed):
         "table": MultiDiscrete([[3, 2], [2, 4]]),
         "started": MultiDiscrete([3, 2], start=[-1, 5]),
         "int32": MultiDiscrete([3, 2], dtype=np.int32),
-        "numbers": Box(np.array([-2.0, 0.0, -np.inf]), np.array([2.0, 10.0, np.inf]), dtype=np.float32),
+        "numbers": Box(np.float32([-2.0, 0.0, -np.inf]), np.float32([2.0, 10.0, np.inf])),
         "number": Box(-2.0, 2.0, (), np.float32),
         "matrix": Box(-1.0, 3.0, (2, 2), np.float64),
         "positive": Box(0.0, np.inf, (1,), np.float32),

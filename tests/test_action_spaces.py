@@ -21,6 +21,7 @@ from monobeast.actor import Actor
 from monobeast.config import Config
 from monobeast.distributions import DiagonalGaussian, MultiCategorical, for_space
 from monobeast.evaluation import load_player, play
+from monobeast.inline_actor import InlineActor
 from monobeast.makers import Makers
 from monobeast.networks import AgentInput, AgentNetwork, AgentOutput, make_network
 from monobeast.networks.contract import make_inputs
@@ -260,6 +261,24 @@ def test_a_greedy_player_takes_the_mode(tmp_path, space):
 
     distribution = player.policy._network.distribution
     assert seen and all(torch.equal(each.action, distribution.mode(each.params)) for each in seen)
+
+
+@pytest.mark.parametrize("space", ["two", "matrix"])
+def test_a_bad_update_is_named_kept_and_repeated(tmp_path, capfd, monkeypatch, space):
+    intact = InlineActor.get_batch
+
+    def spoil(self, timeout_s):
+        batch = intact(self, timeout_s)
+        batch.behavior_params[2, 1, 0] = math.nan
+        return batch
+
+    monkeypatch.setattr(InlineActor, "get_batch", spoil)
+    result = begin(tmp_path, space, max_bad_updates=2, envs_per_actor=2, batch_size=2)
+    capfd.readouterr()
+
+    exit_code, output, _ = run(capfd, "replay-update", result.folder / "bad_batch.pt", "--env", ENV)
+    assert (result.state, exit_code) == ("failed", 1)
+    assert "first: behavior_params is not finite, first in actor 0, environment 1, t = 2" in output
 
 
 @pytest.mark.parametrize("space", TESTED)

@@ -210,6 +210,9 @@ def test_what_is_no_kept_batch_is_refused(tmp_path, content, capsys):
     checkpoint.write(path, {"config": {}})
     assert run_command(["replay-update", str(path)]) == 2
     assert "holds no batch" in capsys.readouterr().err
+    checkpoint.write(path, {"config": {}, "batch": {"behavior_logits": torch.zeros(1)}})
+    assert run_command(["replay-update", str(path)]) == 2
+    assert "its batch has other fields than rollouts have now" in capsys.readouterr().err
 
 
 def test_with_a_rate_of_a_million_the_weights_that_are_saved_are_finite(tmp_path):

@@ -54,6 +54,8 @@ def load(path: Path, env: str | None = None, network: str | None = None) -> tupl
     content = checkpoint.read(path)
     if "batch" not in content:
         raise ValueError(f"{path} holds no batch; {FILE_NAME} in a run's folder does")
+    if set(content["batch"]) != set(Rollout._fields):
+        raise ValueError(f"{path}: its batch has other fields than rollouts have now; it is of another version")
     saved = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
     config = permission.choose(saved, env, network, str(path))
     made = Makers().make_network(config, environments.check(config))
