@@ -10,6 +10,7 @@ import pytest
 import torch
 from command_lines import run
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from network_inputs import seen_by
 from random_rollouts import make_rollout
 from saved_runs import save_run
 from stub_environments import Acts, stub_config
@@ -363,6 +364,15 @@ def test_the_network_is_told_of_the_last_action_but_not_at_an_episodes_first_ste
 
     assert torch.equal(found, expected)
     assert torch.equal(changed[0], expected[0]) and not torch.equal(changed[1:], expected[1:])
+
+
+def test_before_an_episodes_first_step_no_choice_was_made():
+    network = make_network(Box(-1, 1, (3,)), MultiDiscrete([3, 2]))
+    inputs = make_inputs(Box(-1, 1, (3,)), network.distribution, num_steps=4)  # the first step opens an episode
+
+    choices = seen_by(network.policy, network, inputs)[..., -6:-1]  # the last reward comes after them
+
+    assert not choices[0].any() and (choices[1:].sum(-1) == 2).all()
 
 
 def test_a_gaussian_starts_in_the_middle_with_a_standard_deviation_of_1_that_all_steps_share():

@@ -84,9 +84,8 @@ class Numbers:
     def to_environment(self, actions: np.ndarray) -> np.ndarray | list[np.ndarray]:
         """Checked actions as the environments take them."""
         space = self._own_space
-        own = self._offset + self._scale * actions.clip(self.space.low, self.space.high)
-        # Once more, since rounding may have led out of a bound again.
-        own = own.reshape(-1, *space.shape).astype(space.dtype).clip(space.low, space.high)
+        own = (self._offset + self._scale * actions).reshape(-1, *space.shape)
+        own = own.astype(space.dtype).clip(space.low, space.high)  # last, since rounding may lead out of a bound
         # An array's elements are no arrays; those of a list stay what they are.
         return own if space.shape else [np.asarray(number) for number in own]
 
