@@ -6,6 +6,7 @@ Axis letters in shape comments and docstrings, defined here once:
     B  trajectories, the columns of a batch (`--batch_size`)
     E  environments of one actor (`--envs_per_actor`), the columns of a slot
     A  actions
+    P  parameters of the distribution that an action is drawn from; A of them, the logits, for one of A actions
     L  layers of the LSTM
     H  units of one layer of the LSTM
 

@@ -105,7 +105,7 @@ def _test(chosen: dict[str, Any]) -> int:
     player = evaluation.load_player(chosen)
     config = player.config
     print(f"playing {player.folder}: {config.env}, trained for {player.step:,} steps", flush=True)
-    print(score.describe_conditions(config, player.num_actions, player.seed), flush=True)
+    print(score.describe_conditions(config, player.environment.action_space, player.seed), flush=True)
     episodes = []
     with score.EpisodeTable(config.save_episodes) as table:
         for episode in evaluation.play(player):

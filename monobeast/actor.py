@@ -36,7 +36,8 @@ class Actor:
         num_envs = environment.num_envs
         # x_t and what led to it: the last row of one rollout, kept to open the next.
         self._last_step: EnvStep = environment.reset()
-        self._last_action = np.zeros(num_envs, dtype=np.int64)
+        action_space = environment.action_space
+        self._last_action = np.zeros((num_envs, *action_space.shape), action_space.dtype)
         self._core_state = policy.initial_state(num_envs)
 
     def unroll(self, slot: Rollout) -> None:
@@ -53,7 +54,7 @@ class Actor:
             decision = self._policy.act(_input_at(slot, t), self._core_state)
             self._core_state = decision.core_state
             self._last_action = rows.action[t] = decision.action.numpy()
-            rows.behavior_logits[t] = decision.logits.numpy()
+            rows.behavior_params[t] = decision.params.numpy()
             self._last_step = self._environment.step(self._last_action)
             self._record_answer(rows, t)
         self._record_input(rows, unroll_length)  # x_T, which only bootstraps

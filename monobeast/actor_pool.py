@@ -134,7 +134,7 @@ class ActorPool:
         self._makers = makers.pickle()
         self._config, self._spaces, self._weights, self._out_log = config, spaces, weights, out_log
         columns = config.num_buffers * config.envs_per_actor
-        sizes = (config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
+        sizes = (config.unroll_length, columns, spaces.observation, spaces.action, core_state)
         self._store = allocate(*sizes, is_shared=True)
         self._staging = make_staging(config, spaces, core_state)
         slots = range(config.num_buffers)
@@ -291,5 +291,5 @@ class ActorPool:
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
     """Memory in which slots of E columns become batches of B."""
     columns = max(config.batch_size, config.envs_per_actor)
-    staging = allocate(config.unroll_length, columns, spaces.observation, spaces.num_actions, core_state)
+    staging = allocate(config.unroll_length, columns, spaces.observation, spaces.action, core_state)
     return BatchStaging(staging, config.envs_per_actor, config.batch_size)

@@ -102,8 +102,9 @@ def epsilon_corrected(
         raise ValueError(f"epsilon: expected a number above 0, found {epsilon}")
     vs, advantages = uncorrected(discounts, rewards, values, bootstrap_value, is_reset, lambda_)
     _check_steps(values, is_reset, target_action_log_probs=target_action_log_probs)
-    probs = widen(target_action_log_probs).masked_fill(is_reset, -torch.inf).exp()
-    return VTraceReturns(vs, probs / (probs + epsilon) * advantages)
+    log_probs = widen(target_action_log_probs).masked_fill(is_reset, -torch.inf)
+    # pi / (pi + epsilon), also of a density that is too large for the dtype.
+    return VTraceReturns(vs, advantages / (1 + epsilon * (-log_probs).exp()))
 
 
 def _check_steps(values: Tensor, is_reset: Tensor, **over_time: Tensor) -> None:

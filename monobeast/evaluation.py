@@ -31,7 +31,6 @@ class Player(NamedTuple):
     policy: LocalPolicy
     step: int  # agent steps it was trained for
     seed: int  # of the games and of the sampling
-    num_actions: int  # A
 
 
 def load_player(chosen: dict[str, Any]) -> Player:
@@ -60,7 +59,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     if config.video is not None:
         _make_folder(config.video)
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
-    return Player(folder, config, environment, policy, content["learner"]["step"], seed, spaces.num_actions)
+    return Player(folder, config, environment, policy, content["learner"]["step"], seed)
 
 
 def _load_best(folder: Path) -> dict[str, Any]:
@@ -90,7 +89,7 @@ def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: 
             raise ValueError(f"--network {config.network}: not that of the checkpoint in {folder}: {error}") from error
         raise ValueError(
             f"the checkpoint in {folder} is for another environment than {config.env} with "
-            f"{spaces.num_actions} actions and observations {spaces.observation}: {error}"
+            f"actions {spaces.action} and observations {spaces.observation}: {error}"
         ) from error
     return network
 
@@ -146,7 +145,8 @@ def play_episode(
         watch: Called before each step, and once after the last.
     """
     step = environment.reset()
-    action = np.zeros(1, dtype=np.int64)
+    action_space = environment.action_space
+    action = np.zeros((1, *action_space.shape), action_space.dtype)
     core_state = policy.initial_state(1)
     for _ in range(max_steps):
         if watch is not None:

@@ -9,7 +9,7 @@ from monobeast.networks import AgentOutput
 from monobeast.rollouts import Rollout
 
 # In the order in which one leads to the next. Observations and rewards are checked by the actor as well.
-_PER_STEP = ("observation", "reward", "behavior_logits", "policy_logits", "baseline")
+_PER_STEP = ("observation", "reward", "behavior_params", "policy_params", "baseline")
 _OF_THE_UPDATE = ("total_loss", "grad_norm")
 _NO_FAULT = -1
 
@@ -41,7 +41,7 @@ def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm:
         int64 [4]: number of the quantity or -1 where all are finite, actor, environment, t; to be read by `describe`.
     """
     observation = rollout.observation
-    values = (observation, rollout.reward, rollout.behavior_logits, output.policy_logits, output.baseline)
+    values = (observation, rollout.reward, rollout.behavior_params, output.policy_params, output.baseline)
     places = [_first(value, rollout) for value in values if value.is_floating_point()]
     numbers = [i for i, value in enumerate(values) if value.is_floating_point()]
     nowhere = torch.full_like(places[0][1], -1)

@@ -26,14 +26,14 @@ FEATURE_COLUMNS = ("feature_std", "logits_std")  # and dead_units_columns
 
 @torch.no_grad()
 def sum_vtrace(
-    rollout: Rollout, log_rhos: Tensor, target_logits: Tensor, values: Tensor, returns: VTraceReturns, config: Config
+    rollout: Rollout, log_rhos: Tensor, kl: Tensor, values: Tensor, returns: VTraceReturns, config: Config
 ) -> dict[str, Tensor]:
     """The sums of which `summarize_vtrace` makes columns: sums of many updates can be added, their ratios can't.
 
     Args:
         rollout: B trajectories of T steps.
         log_rhos: float32 [T, B]: log(pi / mu) of the actions taken, minus infinity at reset steps.
-        target_logits: float32 [T, B, A]: pi.
+        kl: float64 [T, B]: KL(mu || pi).
         values: float32 [T, B]: V(x_0) .. V(x_{T-1}).
         returns: V-trace's targets for them.
         config: The clips.
@@ -43,8 +43,6 @@ def sum_vtrace(
     """
     counts = (~rollout.is_reset).double()
     rhos = log_rhos.double().exp()  # 0 at reset steps
-    behavior = rollout.behavior_logits.double().log_softmax(-1)
-    kl = (behavior.exp() * (behavior - target_logits.double().log_softmax(-1))).sum(-1)
     vs, errors = returns.vs.double(), (returns.vs - values).double()
     thresholds = {
         "rho_clipped": config.clip_rho_threshold,
@@ -94,12 +92,13 @@ def measure_features(network: Network, rollout: Rollout) -> dict[str, float | No
       convolution is a channel, and counts as dead if it is 0 everywhere in the image. None where there are no units.
     * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over its units; not of a
       network of the user's own, whose last hidden layer nobody knows.
-    * `logits_std`: the same of the policy's logits, less their mean over the actions, which has no effect.
+    * `logits_std`: the same of the policy's logits, less their mean over the actions, which has no effect; of a
+      Gaussian's means.
     """
-    logits, outputs = _look_inside(network, rollout)
+    params, outputs = _look_inside(network, rollout)
     counts = ~rollout.is_reset
     measured: dict[str, float | None] = {
-        "logits_std": _spread((logits - logits.mean(-1, keepdim=True))[:-1][counts]),  # x_0 .. x_{T-1}, as the loss
+        "logits_std": _spread(network.distribution.center(params)[:-1][counts]),  # x_0 .. x_{T-1}, as the loss
     }
     if isinstance(network, AgentNetwork):
         features = outputs.pop(network.policy)
@@ -111,7 +110,7 @@ def measure_features(network: Network, rollout: Rollout) -> dict[str, float | No
 
 
 def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Module, Tensor]]:
-    """The logits, and what each ReLU gave, in the order of their calls; under the policy's head, what that got."""
+    """The policy's parameters, and what each ReLU gave, in the order of calls; under the policy's head, its input."""
     outputs: dict[nn.Module, Tensor] = {}
     hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
     if isinstance(network, AgentNetwork):
@@ -119,7 +118,7 @@ def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Mo
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     try:
         with torch.no_grad():
-            return network(inputs, rollout.core_state).policy_logits, outputs
+            return network(inputs, rollout.core_state).policy_params, outputs
     finally:
         for hook in hooks:
             hook.remove()

@@ -30,21 +30,24 @@ def compute_loss(
     target is V itself and its advantage 0; a truncated episode bootstraps from V of its real final observation.
 
     Args:
-        network: Its gradient is what the loss is for.
+        network: Its gradient is what the loss is for; its `distribution` is that of the actions.
         rollout: A batch on the network's device.
         config: Discount, clips and weights of the losses; `reward_clipping` resolved.
         entropy_cost: In place of the one that the config starts with.
     """
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     output = network(inputs, rollout.core_state)
-    target_logits = output.policy_logits[:-1]  # x_0 .. x_{T-1}; x_T has no action
+    distribution = network.distribution
+    target_params = output.policy_params[:-1]  # x_0 .. x_{T-1}; x_T has no action
     values = output.baseline[:-1]
     counts = ~rollout.is_reset
-    log_rhos = compute_log_rhos(rollout, target_logits.detach())
-    returns = compute_returns(rollout, log_rhos, output.baseline.detach(), config)
-    pg_loss = losses.compute_policy_gradient_loss(target_logits, rollout.action, returns.pg_advantages)
+    target_log_probs = distribution.log_prob(target_params, rollout.action)
+    behavior_log_probs = distribution.log_prob(rollout.behavior_params, rollout.action)
+    log_rhos = compute_log_rhos(rollout, behavior_log_probs, target_log_probs.detach())
+    returns = compute_returns(rollout, log_rhos, target_log_probs.detach(), output.baseline.detach(), config)
+    pg_loss = losses.compute_policy_gradient_loss_from_log_probs(target_log_probs, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
-    raw_entropy_loss = losses.compute_entropy_loss(target_logits, mask=counts)
+    raw_entropy_loss = losses.compute_entropy_loss_from_entropies(distribution.entropy(target_params), mask=counts)
     entropy_loss = (config.entropy_cost if entropy_cost is None else entropy_cost) * raw_entropy_loss
     total_loss = pg_loss + baseline_loss + entropy_loss
     statistics = {
@@ -54,16 +57,20 @@ def compute_loss(
         "entropy_loss": entropy_loss,
         "entropy": -raw_entropy_loss / counts.sum().clamp(min=1),
     }
-    statistics |= health.sum_vtrace(rollout, log_rhos, target_logits, values, returns, config)
+    kl = distribution.kl_divergence(rollout.behavior_params.double(), target_params.detach().double())
+    statistics |= health.sum_vtrace(rollout, log_rhos, kl, values, returns, config)
     return LossResult(total_loss, output, {name: value.detach() for name, value in statistics.items()})
 
 
-def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config: Config) -> vtrace.VTraceReturns:
+def compute_returns(
+    rollout: Rollout, log_rhos: Tensor, target_log_probs: Tensor, baseline: Tensor, config: Config
+) -> vtrace.VTraceReturns:
     """Targets and advantages for a batch whose episodes may end anywhere in it: V-trace's, or those of `--correction`.
 
     Args:
         rollout: B trajectories of T steps.
         log_rhos: float32 [T, B]: of `compute_log_rhos`.
+        target_log_probs: float32 [T, B]: log pi(a_t|x_t).
         baseline: float32 [T+1, B]: V(x_0) .. V(x_T).
         config: Correction, discount, clips, lambda.
     """
@@ -83,17 +90,13 @@ def compute_returns(rollout: Rollout, log_rhos: Tensor, baseline: Tensor, config
     if config.correction == "one_step":
         return corrections.one_step(log_rhos, **steps, **pg_clip)
     if config.correction == "epsilon":
-        # The sum is log pi but for rounding, and minus infinity in reset steps, where it is not read.
-        behavior_log_probs = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
-        return corrections.epsilon_corrected(log_rhos + behavior_log_probs, **steps)
+        return corrections.epsilon_corrected(target_log_probs, **steps)
     return corrections.uncorrected(**steps)
 
 
-def compute_log_rhos(rollout: Rollout, target_logits: Tensor) -> Tensor:
+def compute_log_rhos(rollout: Rollout, behavior_log_probs: Tensor, target_log_probs: Tensor) -> Tensor:
     """log(pi(a_t|x_t) / mu(a_t|x_t)), float32 [T, B]; minus infinity where the environment ignored a_t."""
-    target = vtrace.action_log_probs(target_logits, rollout.action)
-    behavior = vtrace.action_log_probs(rollout.behavior_logits, rollout.action)
-    return (target - behavior).masked_fill(rollout.is_reset, -torch.inf)
+    return (target_log_probs - behavior_log_probs).masked_fill(rollout.is_reset, -torch.inf)
 
 
 class Learner:
@@ -169,7 +172,7 @@ class Learner:
         self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
         self._fault = torch.where(is_good, self._fault, fault)
         self.num_updates += 1
-        self.step += batch.action.numel()
+        self.step += batch.num_steps
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
         return result.statistics | {"grad_norm": grad_norm, "is_good": is_good} | lag_statistics
 

@@ -25,10 +25,27 @@ def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Te
     """
     if actions.dtype != torch.int64:
         raise ValueError(f"actions: expected dtype torch.int64, found {actions.dtype}")
-    _check_shape("actions", actions, logits)
-    _check_shape("advantages", advantages, logits)
+    _check_shape("actions", actions, logits.shape[:-1], "logits")
+    _check_shape("advantages", advantages, logits.shape[:-1], "logits")
     log_probs = logits.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-    return -(log_probs * advantages.detach()).sum()
+    return compute_policy_gradient_loss_from_log_probs(log_probs, advantages)
+
+
+def compute_policy_gradient_loss_from_log_probs(action_log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """`compute_policy_gradient_loss` for actions of any kind, of which log pi(a|x) is known.
+
+    Args:
+        action_log_probs: float [...]: log pi(a|x) of the policy being learned, or its density; the gradient's way.
+        advantages: float [...]: constants here; no gradient flows into them.
+
+    Returns:
+        float []: the loss.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    _check_shape("advantages", advantages, action_log_probs.shape, "action_log_probs")
+    return -(action_log_probs * advantages.detach()).sum()
 
 
 def compute_baseline_loss(advantages: Tensor) -> Tensor:
@@ -58,20 +75,43 @@ def compute_entropy_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: `mask` is not bool or not of the logits' leading shape.
     """
+    return _sum_where(mask, -compute_entropies(logits), "logits")
+
+
+def compute_entropies(logits: Tensor) -> Tensor:
+    """-sum of p log p over the actions, in nats: float [..., A] to float [...]; see `compute_entropy_loss`."""
     log_probs = logits.log_softmax(dim=-1)
     probs = log_probs.exp()
     # 0 log 0 = 0, also for autograd, which meets 0 * -inf = NaN otherwise.
-    entropy_losses = (probs * log_probs.masked_fill(probs == 0, 0.0)).sum(dim=-1)  # [...]
-    if mask is not None:
-        if mask.dtype != torch.bool:
-            raise ValueError(f"mask: expected dtype torch.bool, found {mask.dtype}")
-        _check_shape("mask", mask, logits)
-        entropy_losses = entropy_losses.masked_fill(~mask, 0.0)
-    return entropy_losses.sum()
+    return -(probs * log_probs.masked_fill(probs == 0, 0.0)).sum(dim=-1)
 
 
-def _check_shape(name: str, tensor: Tensor, logits: Tensor) -> None:
-    """Raises ValueError unless `tensor` has one element for each row of `logits`."""
-    if tensor.shape != logits.shape[:-1]:
-        expected, found = list(logits.shape[:-1]), list(tensor.shape)
-        raise ValueError(f"{name}: expected shape {expected} for these logits, found {found}")
+def compute_entropy_loss_from_entropies(entropies: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`compute_entropy_loss` for policies of any kind, of which the entropies are known.
+
+    Args:
+        entropies: float [...]: of the policy being learned, in nats; the gradient's way.
+        mask: bool [...]: as in `compute_entropy_loss`.
+
+    Returns:
+        float []: the loss; of densities, which have no least entropy, it has no largest value.
+
+    Raises:
+        ValueError: `mask` is not bool or not of the entropies' shape.
+    """
+    return _sum_where(mask, -entropies, "entropies")
+
+
+def _sum_where(mask: Tensor | None, values: Tensor, of: str) -> Tensor:
+    if mask is None:
+        return values.sum()
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask: expected dtype torch.bool, found {mask.dtype}")
+    _check_shape("mask", mask, values.shape, of)
+    return values.masked_fill(~mask, 0.0).sum()
+
+
+def _check_shape(name: str, tensor: Tensor, expected: torch.Size, of: str) -> None:
+    """Raises ValueError unless `tensor` has the shape that goes with these `of`."""
+    if tensor.shape != expected:
+        raise ValueError(f"{name}: expected shape {list(expected)} for these {of}, found {list(tensor.shape)}")

@@ -69,7 +69,7 @@ class Makers(NamedTuple):
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeding.network_seed(config.seed))
-            shapes = spaces.observation, spaces.num_actions
+            shapes = spaces.observation, spaces.action
             network = self.network or config.network
             return make_network(*shapes, network, config.use_lstm, config.precision, config.memory_format)
 

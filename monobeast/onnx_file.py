@@ -5,6 +5,7 @@ import os
 import warnings
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +14,6 @@ from monobeast.networks import AgentInput, AgentNetwork, Network
 
 _INPUTS = AgentInput._fields
 _STATE = ("hidden", "cell")
-_OUTPUTS = ("policy_logits", "baseline")
 _NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never changes
 
 
@@ -28,7 +28,7 @@ class _Step(nn.Module):
         self, observation: Tensor, is_first: Tensor, last_action: Tensor, last_reward: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
         output = self.network(AgentInput(observation, is_first, last_action, last_reward), state)
-        return (output.policy_logits, output.baseline, *output.core_state)
+        return (output.policy_params, output.baseline, *output.core_state)
 
 
 def require_writer(path: str) -> None:
@@ -44,6 +44,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
 
     Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
     before the first step. Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`.
+    Where actions are real numbers, `policy_params` [1, B, 2 D] are in the logits' place.
     The state of a network of the user's own is `state_0`, `state_1` and so on, and `next_state_0`; its `initial_state`
     says what it is before the first step.
 
@@ -60,6 +61,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     numbered = [f"state_{i}" for i in range(len(state))]
     state_names = _STATE[: len(state)] if isinstance(network, AgentNetwork) else numbered
     example = (*_make_inputs(spaces), *state)
+    outputs = (network.distribution.params_name, "baseline")
     columns = torch.export.Dim("batch", min=1)
     shapes: list[object] = [{1: columns} for _ in _INPUTS]
     shapes += [tuple({1: columns} for _ in state)] if state else []  # what is `*state` in the signature is one
@@ -76,7 +78,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
                 verbose=False,
                 dynamic_shapes=tuple(shapes),
                 input_names=[*_INPUTS, *state_names],
-                output_names=[*_OUTPUTS, *(f"next_{name}" for name in state_names)],
+                output_names=[*outputs, *(f"next_{name}" for name in state_names)],
             )
     finally:
         exporter.setLevel(level)
@@ -97,6 +99,6 @@ def _make_inputs(spaces: Spaces) -> AgentInput:
     return AgentInput(
         observation=torch.zeros(*shape, *sample.shape, dtype=sample.dtype),
         is_first=torch.zeros(shape, dtype=torch.bool),
-        last_action=torch.zeros(shape, dtype=torch.int64),
+        last_action=torch.from_numpy(np.zeros((*shape, *spaces.action.shape), spaces.action.dtype)),
         last_reward=torch.zeros(shape),
     )

@@ -13,8 +13,8 @@ from monobeast.weights import SharedWeights, WeightsReader
 class Decision(NamedTuple):
     """The answer to one observation of E environments."""
 
-    action: Tensor  # int64 [E]
-    logits: Tensor  # float32 [E, A]: the very logits the action was drawn from
+    action: Tensor  # [E, ...], as in `Rollout`
+    params: Tensor  # float32 [E, P]: the very parameters of the distribution that the action was drawn from
     core_state: tuple[Tensor, ...]  # float32, each [L, E, H]: recurrent state after the observation
 
 
@@ -63,15 +63,11 @@ class LocalPolicy:
     def act(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Decision:
         """An action for each environment; the tensors of `inputs` are [1, E, ...]."""
         output = self._acting(inputs, core_state)
-        logits = output.policy_logits[0]  # [E, A]
-        if not logits.isfinite().all():
-            raise FloatingPointError(f"policy logits are not finite: {logits.tolist()}")
-        return Decision(self._choose(logits), logits, output.core_state)
-
-    def _choose(self, logits: Tensor) -> Tensor:
-        if self._greedy:
-            return logits.argmax(dim=-1)
-        return torch.multinomial(logits.softmax(dim=-1), 1, generator=self._generator).squeeze(-1)
+        params, distribution = output.policy_params[0], self._network.distribution  # [E, P]
+        if not params.isfinite().all():
+            raise FloatingPointError(f"{distribution.params_name} are not finite: {params.tolist()}")
+        action = distribution.mode(params) if self._greedy else distribution.sample(params, self._generator)
+        return Decision(action, params, output.core_state)
 
 
 def for_acting(network: Network) -> Network:

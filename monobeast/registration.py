@@ -2,6 +2,7 @@
 
 _ENTRY_POINTS = {
     "monobeast/Catch-v0": "monobeast.environments.catch:Catch",
+    "monobeast/ColorCatch-v0": "monobeast.environments.color_catch:ColorCatch",
     "monobeast/Memory-v0": "monobeast.environments.memory:Memory",
 }
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monobeast.distributions import for_space
+
 
 class Rollout(NamedTuple):
     """T transitions of B trajectories, and the T+1 observations around them.
@@ -18,10 +20,10 @@ class Rollout(NamedTuple):
 
     observation: Tensor  # [T+1, B, ...], the space's dtype: x_t
     is_first: Tensor  # bool [T+1, B]: x_t opens an episode
-    last_action: Tensor  # int64 [T+1, B]: what led to x_t
+    last_action: Tensor  # as action, [T+1, B, ...]: what led to x_t
     last_reward: Tensor  # float32 [T+1, B]: what led to x_t, unclipped
-    action: Tensor  # int64 [T, B]: a_t, drawn from mu(.|x_t)
-    behavior_logits: Tensor  # float32 [T, B, A]: the very logits a_t was drawn from
+    action: Tensor  # int64 [T, B], int64 [T, B, K] or float32 [T, B, D]: a_t, drawn from mu(.|x_t)
+    behavior_params: Tensor  # float32 [T, B, P]: the very parameters of the distribution that a_t was drawn from
     reward: Tensor  # float32 [T, B]: r_t, the answer to a_t, unclipped
     terminal: Tensor  # bool [T, B]: nothing after a_t has value
     done: Tensor  # bool [T, B]: a_t ended the episode, by termination or by truncation
@@ -36,6 +38,11 @@ class Rollout(NamedTuple):
     def num_columns(self) -> int:
         """Number of trajectories B."""
         return self.action.shape[1]
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps T * B."""
+        return self.reward.numel()
 
     @property
     def is_reset(self) -> Tensor:
@@ -74,7 +81,7 @@ def allocate(
     unroll_length: int,
     num_columns: int,
     observation_space: gymnasium.Space,
-    num_actions: int,
+    action_space: gymnasium.Space,
     core_state: tuple[Tensor, ...] = (),
     is_shared: bool = False,
 ) -> Rollout:
@@ -86,20 +93,22 @@ def allocate(
         unroll_length: T.
         num_columns: B.
         observation_space: Of one environment; gives the observation's shape and dtype.
-        num_actions: A.
+        action_space: As agents see it; gives the action's shape and dtype, and P.
         core_state: Of any number of columns; gives L and H.
         is_shared: The memory is one that processes started later can share.
     """
     T, B = unroll_length, num_columns
+    distribution = for_space(action_space)
+    action_shape, action_dtype = distribution.action_shape, distribution.action_dtype
     # NumPy names the dtypes of spaces; torch has one of the same size for each.
     observation_dtype = torch.from_numpy(np.empty(0, dtype=observation_space.dtype)).dtype
     rollout = Rollout(
         observation=torch.empty(T + 1, B, *observation_space.shape, dtype=observation_dtype),
         is_first=torch.empty(T + 1, B, dtype=torch.bool),
-        last_action=torch.empty(T + 1, B, dtype=torch.int64),
+        last_action=torch.empty(T + 1, B, *action_shape, dtype=action_dtype),
         last_reward=torch.empty(T + 1, B),
-        action=torch.empty(T, B, dtype=torch.int64),
-        behavior_logits=torch.empty(T, B, num_actions),
+        action=torch.empty(T, B, *action_shape, dtype=action_dtype),
+        behavior_params=torch.empty(T, B, distribution.num_params),
         reward=torch.empty(T, B),
         terminal=torch.empty(T, B, dtype=torch.bool),
         done=torch.empty(T, B, dtype=torch.bool),

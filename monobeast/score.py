@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
+from gymnasium.spaces import Space
 
 from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.config import Config
@@ -73,12 +74,12 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
     return text + (f"; {_compare(env, float(np.mean(returns)))}" if _game(env) else "")
 
 
-def describe_conditions(config: Config, num_actions: int, seed: int) -> str:
+def describe_conditions(config: Config, action_space: Space, seed: int) -> str:
     """What the score hangs on beside the agent: how actions are chosen and, for Atari, what is played.
 
     Args:
         config: Resolved.
-        num_actions: A.
+        action_space: Of the environment.
         seed: Of the games and of the sampling.
     """
     how = "the most probable action" if config.greedy else "actions sampled from the policy"
@@ -86,7 +87,7 @@ def describe_conditions(config: Config, num_actions: int, seed: int) -> str:
     if _game(config.env):
         parts += [
             f"sticky actions {config.sticky_actions:g}",
-            f"{'full' if config.full_action_space else 'minimal'} set of {num_actions} actions",
+            f"{'full' if config.full_action_space else 'minimal'} set of {action_space.n} actions",
             f"0 to {config.noop_max} no-ops",
             f"frame skip {config.frame_skip}",
             f"at most {config.max_episode_frames:,} frames",

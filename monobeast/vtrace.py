@@ -22,6 +22,12 @@ class VTraceReturns(NamedTuple):
     pg_advantages: Tensor  # [T, B, ...]: what weighs grad log pi(a_s|x_s)
 
 
+class VTraceFromLogProbsReturns(NamedTuple):
+    vs: Tensor  # [T, B, ...]
+    pg_advantages: Tensor  # [T, B, ...]
+    log_rhos: Tensor  # [T, B, ...]: log(pi/mu), not clipped
+
+
 class VTraceFromLogitsReturns(NamedTuple):
     vs: Tensor  # [T, B]
     pg_advantages: Tensor  # [T, B]
@@ -91,7 +97,62 @@ def from_logits(
         raise ValueError(f"target_policy_logits: expected shape {expected}, found {found}")
     behavior_action_log_probs = _take_log_probs(behavior_policy_logits, actions)
     target_action_log_probs = _take_log_probs(target_policy_logits, actions)
-    log_rhos = target_action_log_probs - behavior_action_log_probs
+    targets = from_action_log_probs(
+        behavior_action_log_probs,
+        target_action_log_probs,
+        discounts,
+        rewards,
+        values,
+        bootstrap_value,
+        clip_rho_threshold=clip_rho_threshold,
+        clip_pg_rho_threshold=clip_pg_rho_threshold,
+        clip_c_threshold=clip_c_threshold,
+        lambda_=lambda_,
+    )
+    return VTraceFromLogitsReturns(*targets, behavior_action_log_probs, target_action_log_probs)
+
+
+@torch.no_grad()
+def from_action_log_probs(
+    behavior_action_log_probs: Tensor,
+    target_action_log_probs: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    bootstrap_value: Tensor,
+    clip_rho_threshold: Threshold = 1.0,
+    clip_pg_rho_threshold: Threshold = 1.0,
+    clip_c_threshold: Threshold = 1.0,
+    lambda_: float | Tensor = 1.0,
+) -> VTraceFromLogProbsReturns:
+    """V-trace for policies of any kind: log_rhos from what both give the actions, then `from_importance_weights`.
+
+    An action of several parts has one ratio, that of the joint probabilities: the log probabilities of parts that are
+    independent of each other are to be added up before. Of real numbers they are those of densities.
+
+    Args:
+        behavior_action_log_probs: float [T, B, ...]: log mu(a_t|x_t), of the policy that the actions were drawn from.
+        target_action_log_probs: float [T, B, ...]: log pi(a_t|x_t), of the policy being learned; minus infinity takes
+            the step out.
+        discounts: as in `from_importance_weights`, like all arguments that follow.
+
+    Returns:
+        `VTraceFromLogProbsReturns`, without gradient. Where both are minus infinity the log_rho is NaN.
+
+    Raises:
+        TypeError, ValueError: as in `from_importance_weights`; between the two nothing broadcasts.
+    """
+    both = {
+        "behavior_action_log_probs": behavior_action_log_probs,
+        "target_action_log_probs": target_action_log_probs,
+    }
+    over_time = both | {"discounts": discounts, "rewards": rewards, "values": values}
+    check_floats(**over_time, bootstrap_value=bootstrap_value)
+    _broadcast_shape(bootstrap_value, over_time)
+    if behavior_action_log_probs.shape != target_action_log_probs.shape:
+        expected, found = (list(log_probs.shape) for log_probs in both.values())
+        raise ValueError(f"target_action_log_probs: expected shape {expected}, found {found}")
+    log_rhos = widen(target_action_log_probs) - widen(behavior_action_log_probs)
     targets = from_importance_weights(
         log_rhos,
         discounts,
@@ -103,7 +164,7 @@ def from_logits(
         clip_c_threshold=clip_c_threshold,
         lambda_=lambda_,
     )
-    return VTraceFromLogitsReturns(*targets, log_rhos, behavior_action_log_probs, target_action_log_probs)
+    return VTraceFromLogProbsReturns(*targets, log_rhos)
 
 
 @torch.no_grad()

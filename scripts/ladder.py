@@ -81,7 +81,7 @@ def relative_value(folder: Path) -> float:
     content = checkpoint.load(folder)
     config = checkpoint.read_config(content, folder)
     environment = environments.make(config, 1, [0])
-    network = make_network(environment.observation_space, 2, config.network)
+    network = make_network(environment.observation_space, environment.action_space, config.network)
     network.load_state_dict(content["learner"]["network"])
     environment.reset()
     action = np.zeros(1, np.int64)
@@ -134,6 +134,13 @@ MEMORY = CLASSIC | {
     **{"env": "monobeast/Memory-v0", "total_steps": 150_000, "unroll_length": 20},
     **{"learning_rate": 2e-3, "epsilon": 0.01, "rmsprop_start": 0.0, "baseline_cost": 0.5},
 }
+COLOR_CATCH = CATCH | {"env": "monobeast/ColorCatch-v0"}
+# Rewards of -16 a step, made as small as those of other tasks; a swing is a matter of a second, which is 20 steps. The
+# standard deviation finds its own way down.
+PENDULUM = CLASSIC | {
+    **{"env": "Pendulum-v1", "total_steps": 600_000, "unroll_length": 20, "discounting": 0.9, "vtrace_lambda": 0.95},
+    **{"reward_scale": 0.1, "entropy_cost": 0.0, "entropy_cost_end": 0.0},
+}
 # Rewards of a hundred, made as small as those of other tasks: else the clip cuts every gradient to one length. With ten
 # times the entropy cost, chance is worth more than the fuel it burns, and a lander that has touched down never rests.
 LUNAR_LANDER = CLASSIC | {
@@ -182,6 +189,16 @@ RUNGS = {
     "lunarlander": Rung(
         "LunarLander, solved",
         (Variant(LUNAR_LANDER, (mean_at_least(200),)),),
+        seeds=(1, 2, 3),
+    ),
+    "colorcatch": Rung(
+        "Catch by two choices at once (MultiDiscrete), 0.9 of the best",
+        (Variant(COLOR_CATCH, (mean_at_least(0.9),)),),
+        seeds=(1, 2, 3),
+    ),
+    "pendulum": Rung(
+        "Pendulum by continuous actions (Box)",
+        (Variant(PENDULUM, (mean_at_least(-300),)),),
         seeds=(1, 2, 3),
     ),
     "pong": Rung("Pong without sticky actions", (Variant(PONG | {"env": "ALE/Pong-v5"}, atari_checks(18, 19)),)),

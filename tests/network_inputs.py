@@ -2,18 +2,19 @@
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from monobeast.networks import AgentInput, make_network
 
 NUM_ACTIONS = 5
+ACTIONS = Discrete(NUM_ACTIONS)
 IMAGE = Box(0, 255, (4, 36, 36), np.uint8)
 VECTOR = Box(-1, 1, (8,), np.float32)
 
 
-def make(space=VECTOR, network="auto", use_lstm=False, num_actions=NUM_ACTIONS):
+def make(space=VECTOR, network="auto", use_lstm=False, action_space=ACTIONS):
     torch.manual_seed(1)
-    return make_network(space, num_actions, network, use_lstm)
+    return make_network(space, action_space, network, use_lstm)
 
 
 def random_inputs(space=VECTOR, num_steps=8, num_columns=2):

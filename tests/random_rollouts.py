@@ -4,6 +4,8 @@ import gymnasium
 import torch
 from torch import nn
 
+from monobeast.distributions import Categorical
+from monobeast.learner import compute_log_rhos
 from monobeast.networks import AgentOutput
 from monobeast.rollouts import allocate
 
@@ -13,6 +15,7 @@ class TableNetwork(nn.Module):
 
     def __init__(self, T, B, A, seed=0):
         super().__init__()
+        self.distribution = Categorical(A)
         generator = torch.Generator().manual_seed(seed)
         self.logits = nn.Parameter(torch.randn(T + 1, B, A, generator=generator, dtype=torch.float64))
         self.values = nn.Parameter(torch.randn(T + 1, B, generator=generator, dtype=torch.float64))
@@ -31,7 +34,7 @@ def make_rollout(ends, behavior_logits, seed=0):
     """
     T, B, A = behavior_logits.shape
     generator = torch.Generator().manual_seed(seed)
-    rollout = allocate(T, B, gymnasium.spaces.Box(0.0, 1.0, (1,)), A)
+    rollout = allocate(T, B, gymnasium.spaces.Box(0.0, 1.0, (1,)), gymnasium.spaces.Discrete(A))
     done, terminal = torch.zeros(T + 1, B, dtype=torch.bool), torch.zeros(T, B, dtype=torch.bool)
     for b, column in enumerate(ends):
         for t, how in column.items():
@@ -44,8 +47,15 @@ def make_rollout(ends, behavior_logits, seed=0):
         observation=torch.zeros(T + 1, B, 1),
         is_first=torch.cat([torch.zeros(1, B, dtype=torch.bool), is_reset]),
         action=torch.randint(A, (T, B), generator=generator),
-        behavior_logits=behavior_logits,
+        behavior_params=behavior_logits,
         reward=rewards,
         terminal=terminal,
         done=done[:T],
     )
+
+
+def weigh(rollout, target_params):
+    """log_rhos and log pi of the actions, float [T, B] each, of a softmax policy."""
+    distribution = Categorical(target_params.shape[-1])
+    behavior, target = (distribution.log_prob(p, rollout.action) for p in (rollout.behavior_params, target_params))
+    return compute_log_rhos(rollout, behavior, target), target

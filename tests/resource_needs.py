@@ -14,9 +14,9 @@ from monobeast.networks import make_network
 from monobeast.resources.machine import Machine, OpenFiles
 
 GB = 10**9
-IMAGE = Spaces(Box(0, 255, (84, 84, 4), np.uint8), 6)
-VECTOR = Spaces(Box(-1, 1, (7,), np.float64), 3)
-NUMBER = Spaces(Discrete(9), 2)
+IMAGE = Spaces(Box(0, 255, (84, 84, 4), np.uint8), Discrete(6))
+VECTOR = Spaces(Box(-1, 1, (7,), np.float64), Discrete(3))
+NUMBER = Spaces(Discrete(9), Discrete(2))
 ROOMY = Machine(
     shared_memory=20 * GB, memory=20 * GB, open_files=OpenFiles(10, 1024, 20_000), processes=30_000, cores=64
 )
@@ -37,4 +37,4 @@ def make_config(**settings):
 
 def make_agent(spaces=IMAGE, use_lstm=False):
     torch.manual_seed(1)
-    return make_network(spaces.observation, spaces.num_actions, "auto", use_lstm)
+    return make_network(spaces.observation, spaces.action, "auto", use_lstm)

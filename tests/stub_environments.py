@@ -13,7 +13,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from monobeast.config import Config
 
@@ -360,7 +360,10 @@ class OddSpaces(Stub):
         "tuple": Tuple((Discrete(2), Discrete(3))),
         "multi_discrete": MultiDiscrete([3, 2]),
     }
-    ACTIONS = {"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)}
+    ACTIONS = {
+        **{"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)},
+        **{"bytes": Box(0, 255, (2,), np.uint8), "nothing": Box(-1.0, 1.0, (0,)), "bits": MultiBinary(3)},
+    }
 
     def __init__(self, observation=None, action=None):
         super().__init__()
@@ -372,6 +375,46 @@ class OddSpaces(Stub):
         return super().observation() if is_box else self.observation_space.sample()
 
 
+class Acts(Fixed):
+    """Actions in a space of any kind, by name. What comes must be of it; the observation shows it, flattened."""
+
+    ACTIONS = {
+        "two": MultiDiscrete([3, 2]),
+        "one": MultiDiscrete([4]),
+        "table": MultiDiscrete([[3, 2], [2, 4]]),
+        "started": MultiDiscrete([3, 2], start=[-1, 5]),
+        "int32": MultiDiscrete([3, 2], dtype=np.int32),
+        "numbers": Box(np.float32([-2.0, 0.0, -np.inf]), np.float32([2.0, 10.0, np.inf])),
+        "number": Box(-2.0, 2.0, (), np.float32),
+        "matrix": Box(-1.0, 3.0, (2, 2), np.float64),
+        "positive": Box(0.0, np.inf, (1,), np.float32),
+        "endless": Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (2,), np.float32),
+    }
+
+    def __init__(self, space="two", n=5):
+        super().__init__(n)
+        self.action_space = self.ACTIONS[space]
+        self.observation_space = Box(-np.inf, np.inf, (int(np.prod(self.action_space.shape)),), np.float64)
+        self.last_action = np.zeros(self.observation_space.shape)
+
+    def observation(self):
+        return self.last_action
+
+    def step(self, action):
+        if action not in self.action_space or np.asarray(action).dtype != self.action_space.dtype:
+            raise RuntimeError(f"{action!r} is not in {self.action_space}")
+        self.last_action = np.asarray(action, np.float64).flatten()
+        return super().step(action)
+
+    def get_state(self):
+        state = {"step_number": self.step_number, "last_action": self.last_action}
+        return state | {"generator": self.np_random.bit_generator.state}
+
+    def set_state(self, state):
+        self.step_number, self.last_action = state["step_number"], state["last_action"]
+        self.np_random.bit_generator.state = state["generator"]
+
+
 def _register(env_id, entry_point, **kwargs):
     # The module may be imported under two names, with and without "tests.".
     if env_id not in gymnasium.registry:
@@ -379,7 +422,7 @@ def _register(env_id, entry_point, **kwargs):
 
 
 _CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
-for _class in (*_CLASSES, Echo, Savable, OddSpaces, Vanish, Torch, Unevaluated):
+for _class in (*_CLASSES, Acts, Echo, Savable, OddSpaces, Vanish, Torch, Unevaluated):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)

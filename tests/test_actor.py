@@ -44,7 +44,8 @@ def collect(env, unroll_length, num_rollouts, **settings):
     actor = Actor(environment, policy, index=3)
     rollouts = []
     for _ in range(num_rollouts):
-        slot = allocate(unroll_length, NUM_ENVS, environment.observation_space, 2, policy.initial_state(1))
+        spaces = environment.observation_space, environment.action_space
+        slot = allocate(unroll_length, NUM_ENVS, *spaces, policy.initial_state(1))
         actor.unroll(slot)
         rollouts.append(slot)
     actor.close()
@@ -77,9 +78,9 @@ def test_the_recorded_logits_and_actions_are_the_ones_that_acted():
     policy, rollouts = collect("Counter-v0", 4, 3)
 
     decisions = [decision for _, _, decision in policy.seen]
-    logits = torch.cat([rollout.behavior_logits for rollout in rollouts])
+    logits = torch.cat([rollout.behavior_params for rollout in rollouts])
     actions = torch.cat([rollout.action for rollout in rollouts])
-    assert torch.equal(logits, torch.stack([decision.logits for decision in decisions]))
+    assert torch.equal(logits, torch.stack([decision.params for decision in decisions]))
     assert torch.equal(actions, torch.stack([decision.action for decision in decisions]))
 
 

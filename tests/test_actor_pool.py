@@ -27,7 +27,7 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     sound = env if env == "Counter-v0" else "Fixed5-v0"
     spaces = environments.check(Config(env=f"stub_environments:{sound}"))
     torch.manual_seed(0)
-    network = make_network(spaces.observation, spaces.num_actions, "mlp", config.use_lstm)
+    network = make_network(spaces.observation, spaces.action, "mlp", config.use_lstm)
     weights = SharedWeights(network.parameters())
     return kind(config, spaces, network.initial_state(1), weights, out_log=out_log), weights, network
 
@@ -56,7 +56,7 @@ class Streams:
         for column in range(batch.num_columns):
             key = int(batch.actor[0, column]), int(batch.env[0, column])
             first = self._row(batch, 0, column)
-            assert not batch.behavior_logits[:, column].isnan().any()
+            assert not batch.behavior_params[:, column].isnan().any()
             is_fresh = first == (0.0, True, 0, 0.0)
             if key in self.last_rows and first != self.last_rows[key]:
                 assert is_fresh, f"{key}: {self.last_rows[key]} was followed by {first}"

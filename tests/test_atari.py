@@ -8,6 +8,7 @@ import ale_py.vector_env
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from monobeast import environments
 from monobeast.config import Config
@@ -76,7 +77,7 @@ def test_flags_decide_over_the_id():
 
     assert (resolved.sticky_actions, resolved.full_action_space) == (0.1, True)
     assert (resolved.reward_clipping, resolved.life_loss_terminal) == ("none", False)
-    assert environments.check(config).num_actions == 18
+    assert environments.check(config).action == Discrete(18)
 
 
 def test_every_argument_is_named_and_the_traps_among_them_are_avoided(made):
@@ -104,7 +105,7 @@ def test_frames_are_skipped_once_whatever_the_id(env, settings, frames, made):
 def test_observations_are_four_gray_frames_of_84_by_84(env):
     spaces = environments.check(Config(env=env))
 
-    assert spaces == (gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8), 6)
+    assert spaces == (gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8), Discrete(6))
 
 
 @pytest.mark.parametrize(
@@ -244,9 +245,16 @@ def test_unknown_arguments_are_refused_in_the_librarys_own_words(name):
         environments.check(Config(env=PONG, env_kwargs=f'{{"{name}": 4}}'))
 
 
-def test_continuous_actions_are_refused_as_a_space():
-    with pytest.raises(ValueError, match=f"--env {PONG}: its action space Box.*only Discrete"):
-        environments.check(Config(env=PONG, env_kwargs='{"continuous": true}'))
+def test_continuous_actions_are_a_box():
+    config = Config(env=PONG, env_kwargs='{"continuous": true}')
+    environment = environments.make(config, 2, [1, 2])
+    environment.reset()
+
+    step = environment.step(np.array([[9.0, -9.0, 0.5], [0.0, 0.0, 0.0]], np.float32))  # some of them out of bounds
+    environment.close()
+
+    assert environments.check(config).action == Box(-1, 1, (3,), np.float32)
+    assert step.observation.shape == (2, 4, 84, 84)
 
 
 @pytest.mark.parametrize(

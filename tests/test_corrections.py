@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 import torch
-from random_rollouts import TableNetwork, make_rollout
+from random_rollouts import TableNetwork, make_rollout, weigh
 
 from monobeast import corrections, vtrace
 from monobeast.config import Config
-from monobeast.learner import compute_log_rhos, compute_loss, compute_returns
+from monobeast.learner import compute_loss, compute_returns
 
 tensor64 = partial(torch.tensor, dtype=torch.float64)
 # float64: sums of at most 100 terms of size 1; the factor pi / (pi + 1e-6) of the epsilon-correction has its own.
@@ -45,8 +45,8 @@ def make(lag):
 
 
 def returns_of(network, rollout, name):
-    log_rhos = compute_log_rhos(rollout, network.logits.detach()[:-1])
-    return compute_returns(rollout, log_rhos, network.values.detach(), with_correction(name))
+    ratios = weigh(rollout, network.logits.detach()[:-1])
+    return compute_returns(rollout, *ratios, network.values.detach(), with_correction(name))
 
 
 def gradients(network, rollout, name):
@@ -155,15 +155,15 @@ def test_the_ratio_of_a_reset_step_is_not_read(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_returns_carry_no_gradient(name):
     network, rollout = make(lag=1.0)
-    log_rhos = compute_log_rhos(rollout, network.logits[:-1])
+    log_rhos, log_probs = weigh(rollout, network.logits[:-1])
 
-    returns = compute_returns(rollout, log_rhos, network.values, with_correction(name))
+    returns = compute_returns(rollout, log_rhos, log_probs, network.values, with_correction(name))
     assert not any(one.requires_grad for one in returns)
 
 
 def test_the_learner_gives_each_correction_its_settings():
     network, rollout = make(lag=1.0)
-    log_rhos = compute_log_rhos(rollout, network.logits.detach()[:-1])
+    log_rhos, _ = weigh(rollout, network.logits.detach()[:-1])
     values = network.values.detach()
     config = dataclasses.replace(CONFIG, clip_pg_rho_threshold=0.7, vtrace_lambda=0.6)
     steps = {
@@ -182,7 +182,7 @@ def test_the_learner_gives_each_correction_its_settings():
     }
 
     for name, wanted in expected.items():
-        found = compute_returns(rollout, log_rhos, values, dataclasses.replace(config, correction=name))
+        found = compute_returns(rollout, log_rhos, log_probs, values, dataclasses.replace(config, correction=name))
         for one, other in zip(found, wanted, strict=True):
             assert_close(one, other)
 

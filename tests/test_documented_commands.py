@@ -39,9 +39,11 @@ NEEDED = {
 EXIT_CODES = {"plan --num_buffers 100": (0, 1)}  # by what this machine has
 MODULES = {
     "my_module.py": "import gymnasium\n"
+    "from gymnasium.spaces import Discrete\n"
     "from monobeast.networks import make_network\n"
     "gymnasium.register('MyEnv-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=50)\n"
-    "MyNet = make_network\n",
+    "def MyNet(observation_space, num_actions):\n"
+    "    return make_network(observation_space, Discrete(num_actions))\n",
     "my_package/vtrace.py": "from monobeast.vtrace import from_importance_weights\n",
 }
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from gymnasium.spaces import Discrete
 from stub_environments import stub_config
 
 from monobeast import environments
@@ -45,8 +46,9 @@ def test_a_module_that_fails_is_named_with_its_error(source, message, tmp_path, 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (Config(env="Pendulum-v1"), r"--env Pendulum-v1: its action space Box\(.*only Discrete"),
-        (stub_config("OddSpaces-v0", action="multi_discrete"), r"action space MultiDiscrete\(\[3 2\]\).*only Discrete"),
+        (stub_config("OddSpaces-v0", action="bytes"), r"action space Box\(0, 255, \(2,\), uint8\).*Box of floats"),
+        (stub_config("OddSpaces-v0", action="nothing"), r"action space Box\(.*\(0,\), float32\).*an element at least"),
+        (stub_config("OddSpaces-v0", action="bits"), r"action space MultiBinary\(3\).*only Discrete, Multi"),
         (stub_config("OddSpaces-v0", observation="dict"), r"observation space Dict\(.*only Box and Discrete"),
         (stub_config("OddSpaces-v0", observation="tuple"), r"observation space Tuple\(.*only Box and Discrete"),
         (stub_config("OddSpaces-v0", observation="multi_discrete"), r"observation space MultiDiscrete\("),
@@ -90,7 +92,7 @@ def test_a_setting_that_only_atari_knows_is_refused_elsewhere(settings):
 def test_a_setting_that_only_atari_knows_is_taken_where_it_is_true():
     config = stub_config("Fixed5-v0", frame_skip=1, noop_max=0, sticky_actions=0.0, full_action_space=False)
 
-    assert environments.check(config).num_actions == 2
+    assert environments.check(config).action == Discrete(2)
 
 
 WITHOUT_ALE = """
@@ -98,7 +100,7 @@ import sys
 sys.modules["ale_py"] = None  # as if it were not installed
 from monobeast import environments
 from monobeast.config import Config
-print(environments.check(Config(env="CartPole-v1")).num_actions)
+print(environments.check(Config(env="CartPole-v1")).action.n)
 try:
     environments.check(Config(env="ALE/Pong-v5"))
 except ValueError as error:

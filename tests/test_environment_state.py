@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import ClipReward, FlattenObservation, FrameStackObservation
 from stub_environments import Savable, stub_config
 
@@ -22,6 +23,9 @@ CONFIGS = {
     "cartpole": Config(env="CartPole-v1"),
     "acrobot": Config(env="Acrobot-v1", env_kwargs=LIMIT),
     "mountain car": Config(env="MountainCar-v0", env_kwargs=LIMIT),
+    "mountain car, continuous": Config(env="MountainCarContinuous-v0", env_kwargs=LIMIT),
+    "pendulum": Config(env="Pendulum-v1", env_kwargs=LIMIT),
+    "color catch": Config(env="monobeast/ColorCatch-v0"),
     "lives that count": stub_config("Savable-v0", life_loss_terminal=True),
 }
 
@@ -40,7 +44,9 @@ def make_and_reset(config, seeds):
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_environments_go_on_from_the_state_of_others_as_those_do(config, num_steps):
     one = make_and_reset(config, [1, 2])
-    actions = np.random.default_rng(0).integers(one.action_space.n, size=(num_steps + 40, 2))
+    space = batch_space(one.action_space, 2)
+    space.seed(0)
+    actions = [space.sample() for _ in range(num_steps + 40)]
     play(one, actions[:num_steps])
     state = plain_values.pack(one.get_state())
 

@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stub_environments import Fixed, Lives, Stub, stub_config
 
@@ -298,11 +299,11 @@ def test_what_is_set_is_left_by_resolve():
 
 
 def test_check_gives_the_spaces_that_the_network_sees():
-    assert environments.check(stub_config("Echo-v0", n=5, start=3)) == (gymnasium.spaces.Discrete(5), 5)
+    assert environments.check(stub_config("Echo-v0", n=5, start=3)) == (Discrete(5), Discrete(5))
 
 
 def test_a_single_action_is_supported():
     environment = stub("OddSpaces-v0", action="one")
 
-    assert environments.check(stub_config("OddSpaces-v0", action="one")).num_actions == 1
+    assert environments.check(stub_config("OddSpaces-v0", action="one")).action == Discrete(1)
     assert play(environment, 3).reward[1:].tolist() == [[1.0]] * 3

@@ -7,6 +7,7 @@ import torch
 
 from monobeast import environments
 from monobeast.config import Config
+from monobeast.distributions import Categorical
 from monobeast.evaluation import Player, play
 from monobeast.networks import AgentInput, AgentOutput
 from monobeast.policy import LocalPolicy
@@ -18,6 +19,7 @@ class SpyNetwork(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
+        self.distribution = Categorical(2)
         self.seen = []
 
     def initial_state(self, batch_size):
@@ -36,7 +38,7 @@ def make_player(env, env_kwargs="{}", greedy=False, **settings):
     network = SpyNetwork()
     environment = environments.make(config, 1, [1])
     policy = LocalPolicy(network, None, seed=0, greedy=greedy)
-    return Player(Path(), config, environment, policy, step=0, seed=1, num_actions=2), network
+    return Player(Path(), config, environment, policy, step=0, seed=1), network
 
 
 def test_the_recurrent_state_is_carried_from_step_to_step():

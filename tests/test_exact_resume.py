@@ -43,6 +43,8 @@ CASES = {
     "cartpole": (CATCH | {"env": "CartPole-v1", "optimizer": "adam", "unroll_length": 10}, 5),
     "acrobot": (CATCH | {"env": "Acrobot-v1", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
     "mountain car": (CATCH | {"env": "MountainCar-v0", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
+    "pendulum": (CATCH | {"env": "Pendulum-v1", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
+    "color catch": (CATCH | {"env": "monobeast/ColorCatch-v0"}, 5),
     "an environment of one's own, with lives": (
         CATCH | {"env": "stub_environments:Savable-v0", "life_loss_terminal": True},
         5,

@@ -31,7 +31,7 @@ def random_inputs(spaces, num_columns):
     shape = (1, num_columns)
     is_first = torch.zeros(shape, dtype=torch.bool)
     is_first[0, 0] = True
-    last_action = torch.randint(spaces.num_actions, shape, generator=generator)
+    last_action = torch.randint(int(spaces.action.n), shape, generator=generator)
     return AgentInput(torch.from_numpy(samples), is_first, last_action, torch.randn(shape, generator=generator))
 
 
@@ -63,7 +63,7 @@ def test_an_onnx_file_gives_the_same_logits_for_any_number_of_columns(tmp_path, 
         assert names == [*AgentInput._fields, *("hidden", "cell")[: len(state)]]
         given = dict(zip(names, (tensor.numpy() for tensor in (*inputs, *state)), strict=True))
         found = [torch.from_numpy(output) for output in session.run(None, given)]
-        wanted = [expected.policy_logits, expected.baseline, *expected.core_state]
+        wanted = [expected.policy_params, expected.baseline, *expected.core_state]
         torch.testing.assert_close(found, wanted, **TOLERANCE)
     assert session.get_modelmeta().custom_metadata_map == {"env": env, "step": "0", "run": "example"}
 

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from monobeast import faults
 from monobeast.runs import checkpoint
@@ -27,7 +28,7 @@ CONFIG = Config(preset="classic", reward_clipping="none", total_steps=1000, seed
 
 def make_batch():
     """Two columns of three steps: of actor 4, environments 6 and 7."""
-    batch = allocate(3, 2, SPACE, 2)
+    batch = allocate(3, 2, SPACE, Discrete(2))
     batch.map(lambda tensor: tensor.zero_())
     batch.observation.uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
     batch.reward.fill_(1.0)
@@ -38,7 +39,8 @@ def make_batch():
 
 def make_learner(**settings):
     torch.manual_seed(0)
-    return Learner(make_network(SPACE, 2), Config(preset="classic", reward_clipping="none", seed=1, **settings))
+    network = make_network(SPACE, Discrete(2))
+    return Learner(network, Config(preset="classic", reward_clipping="none", seed=1, **settings))
 
 
 def locate_in(quantity, value, t, column):
@@ -50,7 +52,7 @@ def locate_in(quantity, value, t, column):
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
-@pytest.mark.parametrize("quantity", ["observation", "reward", "behavior_logits", "policy_logits", "baseline"])
+@pytest.mark.parametrize("quantity", ["observation", "reward", "behavior_params", "policy_params", "baseline"])
 def test_the_place_of_a_number_that_is_not_finite_is_found(quantity, value):
     assert locate_in(quantity, value, t=2, column=1) == faults.Fault(quantity, actor=4, env=7, t=2)
 
@@ -208,6 +210,9 @@ def test_what_is_no_kept_batch_is_refused(tmp_path, content, capsys):
     checkpoint.write(path, {"config": {}})
     assert run_command(["replay-update", str(path)]) == 2
     assert "holds no batch" in capsys.readouterr().err
+    checkpoint.write(path, {"config": {}, "batch": {"behavior_logits": torch.zeros(1)}})
+    assert run_command(["replay-update", str(path)]) == 2
+    assert "its batch has other fields than rollouts have now" in capsys.readouterr().err
 
 
 def test_with_a_rate_of_a_million_the_weights_that_are_saved_are_finite(tmp_path):

@@ -31,7 +31,7 @@ def tensors_of(rollout):
 def test_bytes_of_every_field_are_those_of_a_real_rollout(spaces, use_lstm):
     agent = make_agent(spaces, use_lstm)
     sizes = footprint.measure(make_config(), spaces, agent)
-    real = allocate(13, 6, spaces.observation, spaces.num_actions, agent.initial_state(1))
+    real = allocate(13, 6, spaces.observation, spaces.action, agent.initial_state(1))
 
     assert footprint.rollout_bytes(sizes, unroll_length=13, num_columns=6) == {
         name: tensor.nbytes for name, tensor in tensors_of(real).items()
@@ -76,7 +76,7 @@ def test_the_slots_are_in_memory_once_while_they_are_made():
         torch.zeros(10**6)
         before = peak()
         space = Box(0, 255, (84, 84, 4), numpy.uint8)
-        store = monobeast.rollouts.allocate(10, 400, space, 6, is_shared=True)
+        store = monobeast.rollouts.allocate(10, 400, space, gymnasium.spaces.Discrete(6), is_shared=True)
         print(peak() - before, store.observation.nbytes, store.observation.is_shared())"""
 
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)

@@ -4,7 +4,8 @@ import csv
 
 import pytest
 import torch
-from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make
+from gymnasium.spaces import Box, MultiDiscrete
+from network_inputs import ACTIONS, IMAGE, VECTOR, make
 
 import monobeast
 from monobeast import learner
@@ -16,27 +17,31 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 CONFIG = Config(preset="atari", reward_clipping="none")
 
 
-def random_batch(space, network):
+def random_batch(space, action_space, network):
     """Five steps of four trajectories, one of which ends."""
     generator = torch.Generator().manual_seed(5)
-    batch = allocate(5, 4, space, NUM_ACTIONS, network.initial_state(1)).map(lambda tensor: tensor.zero_())
+    batch = allocate(5, 4, space, action_space, network.initial_state(1)).map(lambda tensor: tensor.zero_())
     observation = torch.randint(256, batch.observation.shape, generator=generator)
     batch.observation.copy_(observation if space is IMAGE else observation / 256)
-    batch.action.random_(NUM_ACTIONS, generator=generator)
-    batch.behavior_logits.normal_(generator=generator)
+    batch.behavior_params.normal_(generator=generator)
+    actions = network.distribution.sample(batch.behavior_params.flatten(0, 1), generator)
+    batch.action.copy_(actions.unflatten(0, (5, 4)))
     batch.reward.normal_(generator=generator)
     batch.done[2, 0] = batch.terminal[2, 0] = batch.is_first[4, 0] = True
     return batch
 
 
 @pytest.mark.parametrize(
-    ("space", "name", "use_lstm"),
-    [(IMAGE, "shallow", False), (IMAGE, "deep", False), (VECTOR, "mlp", False), (IMAGE, "shallow", True)],
+    ("space", "name", "use_lstm", "action_space"),
+    [
+        *((IMAGE, "shallow", False, ACTIONS), (IMAGE, "deep", False, ACTIONS), (IMAGE, "shallow", True, ACTIONS)),
+        *((VECTOR, "mlp", False, space) for space in (ACTIONS, MultiDiscrete([3, 2]), Box(-1, 1, (2,)))),
+    ],
 )
-def test_loss_and_gradients_are_those_of_the_cpu(space, name, use_lstm):
+def test_loss_and_gradients_are_those_of_the_cpu(space, name, use_lstm, action_space):
     def loss_and_gradients(device):
-        network = make(space, name, use_lstm)
-        batch = random_batch(space, network).map(lambda tensor: tensor.to(device))
+        network = make(space, name, use_lstm, action_space)
+        batch = random_batch(space, action_space, network).map(lambda tensor: tensor.to(device))
         network.to(device)
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # which by design keeps 10 bits
             result = compute_loss(network, batch, CONFIG)

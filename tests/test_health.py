@@ -6,12 +6,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
+from random_rollouts import weigh
 from stub_networks import Recurrent
 from torch import nn
 
 from monobeast import health
 from monobeast.config import Config
-from monobeast.learner import Learner, compute_log_rhos, compute_loss
+from monobeast.distributions import Categorical
+from monobeast.learner import Learner, compute_loss
 from monobeast.networks import AgentNetwork, OwnNetwork, make_network
 from monobeast.rollouts import allocate
 from monobeast.vtrace import VTraceReturns
@@ -24,14 +27,14 @@ CONFIG = Config(preset="atari", reward_clipping="none", clip_rho_threshold=1.5, 
 def make_rollout(behavior, num_resets=0, observation_space=gymnasium.spaces.Discrete(3)):
     """Column 0: steps with the behavior probabilities [(p, 1 - p) of two actions] given, action 0; then reset steps."""
     num_steps = len(behavior) + num_resets
-    rollout = allocate(num_steps, 1, observation_space, 2)
+    rollout = allocate(num_steps, 1, observation_space, Discrete(2))
     rollout.is_first.fill_(False)
     rollout.is_first[1 + len(behavior) :] = True
     rollout.action.fill_(0)
     rollout.last_action.fill_(0)
     rollout.last_reward.fill_(0.0)
     probabilities = torch.tensor([*behavior, *[0.9] * num_resets])
-    rollout.behavior_logits[:, 0] = torch.stack([probabilities, 1 - probabilities], dim=-1).log()
+    rollout.behavior_params[:, 0] = torch.stack([probabilities, 1 - probabilities], dim=-1).log()
     return rollout
 
 
@@ -43,8 +46,9 @@ def columns_of(rollouts, targets, values=None, vs=None, config=CONFIG):
         logits = torch.stack([probabilities, 1 - probabilities], dim=-1).log().unsqueeze(1)
         zeros = torch.zeros(rollout.action.shape)
         returns = VTraceReturns(zeros if vs is None else vs, zeros)
-        log_rhos = compute_log_rhos(rollout, logits)
-        sums = health.sum_vtrace(rollout, log_rhos, logits, zeros if values is None else values, returns, config)
+        log_rhos, _ = weigh(rollout, logits)
+        kl = Categorical(2).kl_divergence(rollout.behavior_params.double(), logits.double())
+        sums = health.sum_vtrace(rollout, log_rhos, kl, zeros if values is None else values, returns, config)
         total = {name: total.get(name, 0.0) + value.item() for name, value in sums.items()}
     return health.summarize_vtrace(total)
 
@@ -127,7 +131,7 @@ class Layers(nn.Module):
 
 
 def make_agent(weight):
-    agent = AgentNetwork(Layers(weight), num_actions=2, use_lstm=False)
+    agent = AgentNetwork(Layers(weight), Categorical(2), use_lstm=False)
     nn.init.zeros_(agent.policy.weight)
     agent.policy.weight.data[:, 0] = torch.tensor([1.0, 3.0])  # logits: (x, 3 x) of the first feature x
     return agent
@@ -153,8 +157,8 @@ def test_features_are_measured_on_the_steps_that_are_learned_from():
 def test_every_network_says_which_of_its_layers_are_dead(network, num_relus, use_lstm):
     space = gymnasium.spaces.Box(0, 255, (4, 40, 40), np.uint8)
     torch.manual_seed(0)
-    agent = make_network(space, 2, network, use_lstm)
-    rollout = allocate(3, 2, space, 2, agent.initial_state(1))
+    agent = make_network(space, Discrete(2), network, use_lstm)
+    rollout = allocate(3, 2, space, Discrete(2), agent.initial_state(1))
     rollout.map(lambda tensor: tensor.zero_())
     rollout.observation.copy_(torch.randint(0, 255, rollout.observation.shape, dtype=torch.uint8))
 
@@ -171,8 +175,8 @@ def test_units_are_found_behind_time_and_batch_and_a_relu_that_has_none_or_is_ne
     module = Recurrent(space, 2)
     nn.init.zeros_(module.body.weight)
     module.body.bias.data = torch.tensor([-1.0] * 6 + [1.0] * 2)  # of eight units two live
-    agent = OwnNetwork(module)
-    rollout = allocate(3, 5, space, 2, agent.initial_state(1))
+    agent = OwnNetwork(module, Categorical(2))
+    rollout = allocate(3, 5, space, Discrete(2), agent.initial_state(1))
     rollout.map(lambda tensor: tensor.zero_())
 
     measured = health.measure_features(agent, rollout)
@@ -184,8 +188,8 @@ def test_units_are_found_behind_time_and_batch_and_a_relu_that_has_none_or_is_ne
 
 def test_a_channel_that_is_0_everywhere_is_dead():
     space = gymnasium.spaces.Box(0, 255, (4, 40, 40), np.uint8)
-    agent = make_network(space, 2, "shallow")
-    rollout = allocate(3, 2, space, 2)
+    agent = make_network(space, Discrete(2), "shallow")
+    rollout = allocate(3, 2, space, Discrete(2))
     rollout.map(lambda tensor: tensor.zero_())
     rollout.observation.fill_(100)
     first = agent.torso.convolutions[0]
@@ -197,7 +201,7 @@ def test_a_channel_that_is_0_everywhere_is_dead():
 
 def test_an_update_gives_the_sums_without_a_gradient():
     space = gymnasium.spaces.Discrete(3)
-    agent = make_network(space, 2)
+    agent = make_network(space, Discrete(2))
     rollout = make_rollout([0.5, 0.5])
     rollout.map(lambda tensor: tensor.nan_to_num_() if tensor.is_floating_point() else tensor)
     rollout.observation.zero_(), rollout.reward.zero_(), rollout.terminal.fill_(False)

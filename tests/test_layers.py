@@ -27,6 +27,7 @@ ROWS = [
     "config",
     "seeding",
     "plain_values",
+    "distributions",
     "networks",
     "environments",
     "makers",

@@ -6,12 +6,14 @@ import math
 
 import pytest
 import torch
+from random_rollouts import weigh
 from torch import nn
 
 from monobeast import environments
 from monobeast.actor import Actor
 from monobeast.config import Config
-from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns
+from monobeast.distributions import Categorical
+from monobeast.learner import Learner, compute_loss, compute_returns
 from monobeast.networks import AgentInput, AgentOutput, make_network
 from monobeast.policy import LocalPolicy
 from monobeast.rollouts import allocate
@@ -26,6 +28,7 @@ class ObservationAsValue(nn.Module):
 
     def __init__(self, logits=(0.0, 0.0)):
         super().__init__()
+        self.distribution = Categorical(2)
         self.logits = nn.Parameter(torch.tensor(logits))
         self.scale = nn.Parameter(torch.ones(()))
 
@@ -44,7 +47,7 @@ def collect(env_kwargs, unroll_length, num_rollouts=1, env="Counter-v0", num_env
     actor = Actor(environment, LocalPolicy(ObservationAsValue(), None, seed=0), index=0)
     rollouts = []
     for _ in range(num_rollouts):
-        rollouts.append(allocate(unroll_length, num_envs, environment.observation_space, 2))
+        rollouts.append(allocate(unroll_length, num_envs, environment.observation_space, environment.action_space))
         actor.unroll(rollouts[-1])
     return rollouts
 
@@ -52,8 +55,8 @@ def collect(env_kwargs, unroll_length, num_rollouts=1, env="Counter-v0", num_env
 def returns_of(rollout, config=CONFIG):
     network = ObservationAsValue()
     output = network(rollout, ())
-    log_rhos = compute_log_rhos(rollout, output.policy_logits[:-1].detach())
-    return compute_returns(rollout, log_rhos, output.baseline.detach(), config)
+    ratios = weigh(rollout, output.policy_params[:-1].detach())
+    return compute_returns(rollout, *ratios, output.baseline.detach(), config)
 
 
 def test_a_truncated_episode_bootstraps_from_its_final_observation():
@@ -79,8 +82,8 @@ def test_where_only_time_runs_out_the_endless_value_is_right_everywhere():
     log_rhos = torch.zeros(41, 1).masked_fill(rollout.is_reset, -torch.inf)
     endless = torch.full((42, 1), 10.0)
 
-    right = compute_returns(rollout, log_rhos, endless, CONFIG)
-    wrong = compute_returns(rollout._replace(terminal=rollout.done), log_rhos, endless, CONFIG)
+    right = compute_returns(rollout, log_rhos, log_rhos, endless, CONFIG)
+    wrong = compute_returns(rollout._replace(terminal=rollout.done), log_rhos, log_rhos, endless, CONFIG)
 
     torch.testing.assert_close(right.vs, endless[:-1], **TOLERANCE)
     # The numbers of the environment's docstring: a truncation taken for an end.
@@ -126,7 +129,7 @@ def test_on_policy_targets_are_n_step_returns():
 def test_an_episode_cut_in_two_by_the_unroll_and_one_batch_of_both_halves_agree(end):
     """A batch holding two rollouts has the sum of the losses, and of the gradients, of two batches of one each."""
     first, second = collect(f'{{"{end}": 5}}', unroll_length=4, num_rollouts=2)
-    both = allocate(4, 2, _spaces().observation, 2)
+    both = allocate(4, 2, *_spaces())
     both.columns(0, 1).copy_(first)
     both.columns(1, 2).copy_(second)
 
@@ -160,7 +163,7 @@ def test_two_episodes_in_one_rollout_give_the_loss_of_each_alone():
 def _rows(rollout, start, stop):
     """Transitions `start` to `stop`, and the observations around them."""
     around = ("observation", "is_first", "last_action", "last_reward")
-    within = ("action", "behavior_logits", "reward", "terminal", "done", "episode_return", "episode_length")
+    within = ("action", "behavior_params", "reward", "terminal", "done", "episode_return", "episode_length")
     rows = {name: getattr(rollout, name)[start : stop + 1] for name in around}
     return rows | {name: getattr(rollout, name)[start:stop] for name in within}
 
@@ -208,10 +211,10 @@ def test_the_learner_sees_scaled_rewards_and_the_log_the_games_own():
 def test_the_importance_ratio_is_of_the_target_over_the_behavior_policy():
     (rollout,) = collect("{}", unroll_length=1)
     rollout.action.fill_(0)
-    rollout.behavior_logits.copy_(torch.tensor([0.5, 0.5]).log())
+    rollout.behavior_params.copy_(torch.tensor([0.5, 0.5]).log())
     target_logits = torch.tensor([[[0.2, 0.8]]]).log()
 
-    returns = compute_returns(rollout, compute_log_rhos(rollout, target_logits), torch.tensor([[2.0], [3.0]]), CONFIG)
+    returns = compute_returns(rollout, *weigh(rollout, target_logits), torch.tensor([[2.0], [3.0]]), CONFIG)
 
     # rho = 0.2 / 0.5; delta = 1 + 0.9 * 3 - 2
     torch.testing.assert_close(returns.vs, torch.tensor([[2.0 + 0.4 * 1.7]]), **TOLERANCE)
@@ -224,14 +227,14 @@ def test_the_learner_sees_what_the_actor_saw(end, use_lstm):
     """With the actor's own weights every importance ratio is 1: state, first steps and inputs agree row by row."""
     config = Config(env="stub_environments:Counter-v0", env_kwargs=f'{{"{end}": 5}}')
     environment = environments.make(config, 2, [0, 1])
-    network = make_network(environment.observation_space, 2, use_lstm=use_lstm)
+    network = make_network(environment.observation_space, environment.action_space, use_lstm=use_lstm)
     torch.nn.init.orthogonal_(network.policy.weight)  # else all policies are nearly uniform
     actor = Actor(environment, LocalPolicy(network, None, seed=0), index=0)
     for _ in range(4):
-        rollout = allocate(7, 2, environment.observation_space, 2, network.initial_state(1))
+        rollout = allocate(7, 2, environment.observation_space, environment.action_space, network.initial_state(1))
         actor.unroll(rollout)
         inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
-        log_rhos = compute_log_rhos(rollout, network(inputs, rollout.core_state).policy_logits[:-1])
+        log_rhos, _ = weigh(rollout, network(inputs, rollout.core_state).policy_params[:-1])
 
         assert (log_rhos[rollout.is_reset] == -torch.inf).all()
         assert log_rhos[~rollout.is_reset].abs().max() < 1e-5

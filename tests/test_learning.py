@@ -32,7 +32,7 @@ def learn_with_lag(lag, num_updates=350, seed=0):
     config = environments.resolve(Config(**SETTINGS, **SHAPE, num_actors=0, seed=seed))
     spaces = environments.check(config)
     torch.manual_seed(seed)
-    network = make_network(spaces.observation, spaces.num_actions)
+    network = make_network(spaces.observation, spaces.action)
     weights = SharedWeights(network.parameters())
     student = Learner(network, config)
     returns = []
@@ -70,8 +70,8 @@ def slow(value):
 def test_with_a_broken_importance_ratio_it_does_not(monkeypatch, break_ratio):
     intact = learner.compute_log_rhos
 
-    def broken(rollout, target_logits):
-        return break_ratio(intact(rollout, target_logits), rollout)
+    def broken(rollout, *log_probs):
+        return break_ratio(intact(rollout, *log_probs), rollout)
 
     monkeypatch.setattr(learner, "compute_log_rhos", broken)
 

@@ -13,7 +13,7 @@ from monobeast.rollouts import allocate
 
 def make_batch(is_first, done, returns):
     """Two columns of T steps; the returns are those of the second column."""
-    batch = allocate(len(done), 2, gymnasium.spaces.Discrete(3), 2)
+    batch = allocate(len(done), 2, gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2))
     batch.is_first.copy_(torch.tensor([is_first, is_first]).T)
     batch.done.fill_(False)
     batch.done[:, 1] = torch.tensor(done)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from random_rollouts import TableNetwork, make_rollout
+from random_rollouts import TableNetwork, make_rollout, weigh
 
 from monobeast import learner
 from monobeast.config import Config
@@ -29,8 +29,8 @@ def gradients(network, rollout):
 
 
 def targets(network, rollout):
-    log_rhos = learner.compute_log_rhos(rollout, network.logits[:-1].detach())
-    return learner.compute_returns(rollout, log_rhos, network.values.detach(), CONFIG)
+    ratios = weigh(rollout, network.logits[:-1].detach())
+    return learner.compute_returns(rollout, *ratios, network.values.detach(), CONFIG)
 
 
 def test_the_gradient_is_the_one_derived_by_hand():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from gymnasium.spaces import Discrete
-from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
+from network_inputs import ACTIONS, IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
 from torch import nn
 
 from monobeast.networks import agent, make_network
@@ -32,7 +32,7 @@ def test_an_unroll_equals_single_steps(space, network, use_lstm):
     for t in range(8):
         step = unroll(network, inputs, state, steps=slice(t, t + 1))
         state = step.core_state
-        torch.testing.assert_close(step.policy_logits[0], whole.policy_logits[t], **TOLERANCE)
+        torch.testing.assert_close(step.policy_params[0], whole.policy_params[t], **TOLERANCE)
         torch.testing.assert_close(step.baseline[0], whole.baseline[t], **TOLERANCE)
     torch.testing.assert_close(state, whole.core_state, **TOLERANCE)
 
@@ -59,7 +59,7 @@ def test_an_episode_begins_with_a_zero_state_and_leaves_the_other_columns_alone(
 
     fresh = unroll(network, inputs, steps=slice(3, 8))
     torch.testing.assert_close(output.baseline[3:, 0], fresh.baseline[:, 0], **TOLERANCE)
-    torch.testing.assert_close(output.policy_logits[3:, 0], fresh.policy_logits[:, 0], **TOLERANCE)
+    torch.testing.assert_close(output.policy_params[3:, 0], fresh.policy_params[:, 0], **TOLERANCE)
     torch.testing.assert_close(output.baseline[:3, 0], without.baseline[:3, 0], **TOLERANCE)
     torch.testing.assert_close(output.baseline[:, 1], without.baseline[:, 1], **TOLERANCE)
     assert not torch.allclose(output.baseline[3:, 0], without.baseline[3:, 0], **TOLERANCE)
@@ -162,8 +162,8 @@ def test_last_action_and_last_reward_each_change_the_output_but_at_the_first_ste
 
     after = unroll(network, inputs)
 
-    assert (after.policy_logits[0, 0] != before.policy_logits[0, 0]).any()
-    assert torch.equal(after.policy_logits[0, 1], before.policy_logits[0, 1])
+    assert (after.policy_params[0, 0] != before.policy_params[0, 0]).any()
+    assert torch.equal(after.policy_params[0, 1], before.policy_params[0, 1])
     assert torch.equal(after.baseline[0, 1], before.baseline[0, 1])
 
 
@@ -183,7 +183,7 @@ def test_a_gradient_reaches_every_parameter(space, network, use_lstm):
     network, inputs = make(space, network, use_lstm), random_inputs(space)
 
     output = network(inputs, random_state() if use_lstm else ())
-    (output.policy_logits.square().sum() + output.baseline.square().sum()).backward()
+    (output.policy_params.square().sum() + output.baseline.square().sum()).backward()
 
     assert [name for name, parameter in network.named_parameters() if not parameter.grad.any()] == []
 
@@ -194,9 +194,9 @@ def test_an_untrained_policy_is_nearly_uniform_but_not_blind(space, network, use
     output = unroll(make(space, network, use_lstm), random_inputs(space))
 
     torch.testing.assert_close(
-        output.policy_logits.softmax(-1), torch.full((8, 2, NUM_ACTIONS), 1 / NUM_ACTIONS), rtol=0, atol=0.02
+        output.policy_params.softmax(-1), torch.full((8, 2, NUM_ACTIONS), 1 / NUM_ACTIONS), rtol=0, atol=0.02
     )
-    assert output.policy_logits.flatten(0, 1).std(0).min() > 1e-5
+    assert output.policy_params.flatten(0, 1).std(0).min() > 1e-5
 
 
 @pytest.mark.parametrize("network", ["shallow", "deep", "mlp"])
@@ -217,7 +217,7 @@ def test_outputs_are_float32_and_time_comes_first(space, network, use_lstm, auto
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         output = unroll(network, random_inputs(space, num_steps=3))
 
-    tensors = (output.policy_logits, output.baseline, *output.core_state)
+    tensors = (output.policy_params, output.baseline, *output.core_state)
     assert {tensor.dtype for tensor in tensors} == {torch.float32}
     state_shapes = [(1, 2, 256)] * 2 if use_lstm else []
     assert [tuple(tensor.shape) for tensor in tensors] == [(3, 2, NUM_ACTIONS), (3, 2), *state_shapes]
@@ -238,14 +238,14 @@ def test_a_single_action_has_no_entropy():
     inputs = random_inputs()
     inputs.last_action.fill_(0)
 
-    logits = unroll(make(num_actions=1), inputs).policy_logits
+    logits = unroll(make(action_space=Discrete(1)), inputs).policy_params
 
     assert torch.distributions.Categorical(logits=logits).entropy().tolist() == [[0.0] * 2] * 8
 
 
 def test_the_seed_alone_decides_the_weights():
     first, again = (make(IMAGE, "deep", True).parameters() for _ in range(2))
-    other = make_network(IMAGE, NUM_ACTIONS, "deep", True).parameters()
+    other = make_network(IMAGE, ACTIONS, "deep", True).parameters()
 
     for weight, same, different in zip(first, again, other, strict=True):
         assert torch.equal(weight, same)
@@ -267,8 +267,8 @@ def test_brightness_that_all_pixels_share_makes_no_difference(network):
 @pytest.mark.parametrize("network", ["shallow", "deep"])
 def test_the_memory_format_changes_the_order_of_sums_alone(network):
     torch.manual_seed(1)
-    one = make_network(IMAGE, NUM_ACTIONS, network)
-    other = make_network(IMAGE, NUM_ACTIONS, network, memory_format="contiguous")
+    one = make_network(IMAGE, ACTIONS, network)
+    other = make_network(IMAGE, ACTIONS, network, memory_format="contiguous")
     other.load_state_dict(one.state_dict())
     inputs = random_inputs(IMAGE)
 

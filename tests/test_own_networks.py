@@ -8,11 +8,12 @@ import pytest
 import torch
 from command_lines import run
 from gymnasium.spaces import Box, Discrete
-from network_inputs import NUM_ACTIONS, VECTOR, random_inputs, unroll
+from network_inputs import ACTIONS, NUM_ACTIONS, VECTOR, random_inputs, unroll
 from stub_networks import Recurrent
 
 from monobeast.actor import ActorTask, make_actor
 from monobeast.config import Config
+from monobeast.distributions import Categorical
 from monobeast.environments import Spaces
 from monobeast.inline_actor import InlineActor
 from monobeast.makers import Makers
@@ -128,7 +129,7 @@ def test_it_is_evaluated_beside_training_and_its_best_weights_are_played(tmp_pat
 
 def test_every_process_draws_the_same_buffers():
     config = Config(**SETTINGS | {"network": "stub_networks:RandomFeatures"}, preset="classic", reward_clipping="none")
-    spaces = Spaces(Box(-math.inf, math.inf, (3,)), 2)
+    spaces = Spaces(Box(-math.inf, math.inf, (3,)), Discrete(2))
     torch.manual_seed(3)
     of_learner, before = Makers().make_network(config, spaces), torch.get_rng_state()
     torch.manual_seed(4)
@@ -143,7 +144,7 @@ def test_every_process_draws_the_same_buffers():
 
 def test_it_computes_what_the_module_does_and_takes_the_modules_weights():
     module = Recurrent(VECTOR, NUM_ACTIONS)
-    own = make_network(VECTOR, NUM_ACTIONS, "stub_networks:Recurrent")
+    own = make_network(VECTOR, ACTIONS, "stub_networks:Recurrent")
     own.load_state_dict(module.state_dict())
     inputs = random_inputs(VECTOR)
 
@@ -154,7 +155,8 @@ def test_it_computes_what_the_module_does_and_takes_the_modules_weights():
 
 def test_in_bfloat16_it_multiplies_so_and_gives_float32():
     module = Recurrent(VECTOR, NUM_ACTIONS)
-    exact, rounded = (unroll(OwnNetwork(module, name), random_inputs()) for name in ("float32", "bfloat16"))
+    distribution, inputs = Categorical(NUM_ACTIONS), random_inputs()
+    exact, rounded = (unroll(OwnNetwork(module, distribution, name), inputs) for name in ("float32", "bfloat16"))
 
     for one, other in zip((*exact[:2], *exact.core_state), (*rounded[:2], *rounded.core_state)):
         assert other.dtype == torch.float32 and not torch.equal(one, other)
@@ -163,18 +165,18 @@ def test_in_bfloat16_it_multiplies_so_and_gives_float32():
 
 @pytest.mark.parametrize("space", [Discrete(5), Box(0, 255, (4, 6), "uint8"), Box(-3e38, 3e38, (3,))], ids=str)
 def test_every_space_has_observations_to_try_it_with(space):
-    inputs = make_inputs(space, 3, num_steps=4)
+    inputs = make_inputs(space, Categorical(3), num_steps=4)
 
     assert inputs.observation.shape == (4, 2, *space.shape) and inputs.observation.double().abs().max() <= 1000
-    assert make_network(space, 3, "stub_networks:Plain")(inputs, ()).policy_logits.shape == (4, 2, 3)
+    assert make_network(space, Discrete(3), "stub_networks:Plain")(inputs, ()).policy_params.shape == (4, 2, 3)
 
 
 def test_a_copy_of_it_learns_as_where_the_memory_of_a_gpu_is_measured():
     config = Config(**SETTINGS, preset="classic", reward_clipping="none", device="cpu")
-    network = make_network(VECTOR, NUM_ACTIONS, "stub_networks:Recurrent")
+    network = make_network(VECTOR, ACTIONS, "stub_networks:Recurrent")
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
-    dry_update._update(config, Spaces(VECTOR, NUM_ACTIONS), network)
+    dry_update._update(config, Spaces(VECTOR, ACTIONS), network)
 
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
@@ -293,7 +295,7 @@ def test_what_is_frozen_stays_and_the_rest_learns(tmp_path):
     result = begin(tmp_path, "Frozen")
 
     content = checkpoint.load(result.folder)
-    config, spaces = checkpoint.read_config(content, result.folder), Spaces(Box(-math.inf, math.inf, (3,)), 2)
+    config, spaces = checkpoint.read_config(content, result.folder), Spaces(Box(-math.inf, math.inf, (3,)), Discrete(2))
     first, last = Makers().make_network(config, spaces).state_dict(), content["learner"]["network"]
     changed = {name for name, tensor in last.items() if not torch.equal(tensor, first[name])}
     assert changed == {f"{part}.{kind}" for part in ("policy", "baseline") for kind in ("weight", "bias")}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, unroll
+from network_inputs import ACTIONS, IMAGE, VECTOR, make, random_inputs, random_state, unroll
 
 from monobeast.config import Config
 from monobeast.networks import AgentInput, make_network
@@ -17,7 +17,7 @@ TOLERANCE = {"rtol": 0.02, "atol": 0.02}
 
 def in_both(space, network, use_lstm):
     exact = make(space, network, use_lstm)
-    rounded = make_network(space, NUM_ACTIONS, network, use_lstm, "bfloat16")
+    rounded = make_network(space, ACTIONS, network, use_lstm, "bfloat16")
     rounded.load_state_dict(exact.state_dict())
     return exact, rounded
 
@@ -36,7 +36,7 @@ def test_outputs_are_float32_and_those_of_float32_within_rounding(space, network
 
 
 def test_gradients_are_float32():
-    network = make_network(IMAGE, NUM_ACTIONS, "shallow", True, "bfloat16")
+    network = make_network(IMAGE, ACTIONS, "shallow", True, "bfloat16")
 
     network(random_inputs(IMAGE), random_state()).baseline.sum().backward()
 
@@ -48,16 +48,16 @@ def test_gradients_are_float32():
 def test_the_policy_acts_by_the_newest_weights_in_bfloat16(space, network, use_lstm):
     _, learned = in_both(space, network, use_lstm)
     weights = SharedWeights(learned.parameters())
-    policy = LocalPolicy(make_network(space, NUM_ACTIONS, network, use_lstm, "bfloat16"), weights, seed=1)
+    policy = LocalPolicy(make_network(space, ACTIONS, network, use_lstm, "bfloat16"), weights, seed=1)
     inputs = AgentInput(*(tensor[:1] for tensor in random_inputs(space)))
     state = policy.initial_state(2)
 
     for _ in range(2):
         policy.refresh()
         found = policy.act(inputs, state)
-        expected = unroll(learned, inputs, state).policy_logits[0]
-        torch.testing.assert_close(found.logits, expected, rtol=0, atol=0.05 * expected.abs().max().item())
-        assert found.logits.dtype == torch.float32
+        expected = unroll(learned, inputs, state).policy_params[0]
+        torch.testing.assert_close(found.params, expected, rtol=0, atol=0.05 * expected.abs().max().item())
+        assert found.params.dtype == torch.float32
         with torch.no_grad():
             for weight in learned.parameters():
                 weight.mul_(1.5)

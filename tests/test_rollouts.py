@@ -2,6 +2,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from monobeast.rollouts import BatchStaging, allocate
 
@@ -10,7 +11,7 @@ IMAGE = gymnasium.spaces.Box(0, 255, (4, 6, 6), np.uint8)
 
 def make_rollout(num_columns=6, unroll_length=3, space=IMAGE):
     core_state = (torch.zeros(2, 1, 5), torch.zeros(2, 1, 5))
-    return allocate(unroll_length, num_columns, space, num_actions=4, core_state=core_state)
+    return allocate(unroll_length, num_columns, space, action_space=Discrete(4), core_state=core_state)
 
 
 def test_observations_have_one_row_more_than_transitions():
@@ -19,7 +20,7 @@ def test_observations_have_one_row_more_than_transitions():
     assert rollout.observation.shape == (4, 6, 4, 6, 6)
     assert rollout.is_first.shape == rollout.last_action.shape == rollout.last_reward.shape == (4, 6)
     assert rollout.action.shape == rollout.reward.shape == rollout.terminal.shape == rollout.done.shape == (3, 6)
-    assert rollout.behavior_logits.shape == (3, 6, 4)
+    assert rollout.behavior_params.shape == (3, 6, 4)
     assert [state.shape for state in rollout.core_state] == [(2, 6, 5), (2, 6, 5)]
     assert rollout.policy_version.shape == (1, 6)
 
@@ -49,7 +50,7 @@ def test_an_observation_comes_back_with_its_number_and_dtype(space, value):
 def test_what_nobody_wrote_shows():
     rollout = make_rollout()
 
-    assert rollout.behavior_logits.isnan().all() and rollout.core_state[0].isnan().all()
+    assert rollout.behavior_params.isnan().all() and rollout.core_state[0].isnan().all()
     assert rollout.episode_return.isnan().all()
     assert (rollout.action < 0).all() and (rollout.policy_version < 0).all()
 

@@ -1,6 +1,7 @@
 """What is said of a score: what it was played under, and what a human's is."""
 
 import pytest
+from gymnasium.spaces import Discrete
 
 from monobeast import environments
 from monobeast.config import Config
@@ -9,8 +10,8 @@ from monobeast.score import Episode, describe_conditions, summarize
 TWENTY = [Episode(value, 9, is_capped=False) for value in (19.0, 21.0)]
 
 
-def conditions(num_actions=6, **settings):
-    return describe_conditions(environments.resolve(Config(**settings)), num_actions, seed=3)
+def conditions(action_space=Discrete(6), **settings):
+    return describe_conditions(environments.resolve(Config(**settings)), action_space, seed=3)
 
 
 def test_what_changes_the_meaning_of_an_atari_score_is_said():
@@ -25,7 +26,7 @@ def test_what_changes_the_meaning_of_an_atari_score_is_said():
     [
         ({"greedy": True}, "the most probable action"),
         ({"sticky_actions": 0.0}, "sticky actions 0,"),
-        ({"full_action_space": True, "num_actions": 18}, "full set of 18 actions"),
+        ({"full_action_space": True, "action_space": Discrete(18)}, "full set of 18 actions"),
         ({"noop_max": 0}, "0 to 0 no-ops"),
         ({"env_kwargs": '{"maxpool": false}'}, 'env_kwargs {"maxpool": false}'),
     ],

@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from torchbeast_files import FLAGS, NUM_ACTIONS, gradients_of, make_checkpoint, step_with
 
 from monobeast.runs import checkpoint, torchbeast_checkpoint
@@ -37,7 +38,7 @@ def network_of(saved):
     from gymnasium.spaces import Box
 
     space = Box(0, 255, (4, 84, 84), np.uint8)
-    network = make_network(space, NUM_ACTIONS, saved["config"]["network"], saved["config"]["use_lstm"])
+    network = make_network(space, Discrete(NUM_ACTIONS), saved["config"]["network"], saved["config"]["use_lstm"])
     network.load_state_dict(saved["learner"]["network"])
     return network
 
@@ -68,7 +69,7 @@ def test_logits_baseline_and_state_are_those_of_torchbeast(tmp_path, use_lstm):
         logits, baseline, state = theirs(
             inputs.observation, inputs.last_reward, inputs.is_first, inputs.last_action, state
         )
-    torch.testing.assert_close(found.policy_logits, logits, **TOLERANCE)
+    torch.testing.assert_close(found.policy_params, logits, **TOLERANCE)
     torch.testing.assert_close(found.baseline, baseline, **TOLERANCE)
     torch.testing.assert_close(found.core_state, tuple(state), **TOLERANCE)
     assert logits.std() > 0.01  # they do depend on what is seen
@@ -225,7 +226,7 @@ def test_nothing_passes_from_one_episode_to_the_next(use_lstm):
 
     whole, after = unroll(network, inputs), unroll(network, inputs, steps=slice(3, None))
 
-    torch.testing.assert_close(whole.policy_logits[3:], after.policy_logits)
+    torch.testing.assert_close(whole.policy_params[3:], after.policy_params)
     torch.testing.assert_close(whole.core_state, after.core_state)
 
 
@@ -237,9 +238,9 @@ def test_step_by_step_is_the_same_as_all_at_once():
     for t in range(8):
         output = unroll(network, inputs, state, slice(t, t + 1))
         state = output.core_state
-        logits.append(output.policy_logits)
+        logits.append(output.policy_params)
 
-    torch.testing.assert_close(torch.cat(logits), unroll(network, inputs).policy_logits)
+    torch.testing.assert_close(torch.cat(logits), unroll(network, inputs).policy_params)
 
 
 @WITH_AND_WITHOUT_LSTM
@@ -247,14 +248,14 @@ def test_a_gradient_reaches_every_parameter(use_lstm):
     network, inputs = make(IMAGE, "torchbeast", use_lstm), random_inputs(IMAGE)
 
     output = network(inputs, network.initial_state(2))
-    (output.policy_logits.square().sum() + output.baseline.square().sum()).backward()
+    (output.policy_params.square().sum() + output.baseline.square().sum()).backward()
 
     assert [name for name, parameter in network.named_parameters() if not parameter.grad.any()] == []
 
 
 def test_it_acts_in_bfloat16_as_the_others_do():
     exact, inputs = make(IMAGE, "torchbeast", True), random_inputs(IMAGE)
-    rounded = make_network(IMAGE, 5, "torchbeast", True, "bfloat16")
+    rounded = make_network(IMAGE, Discrete(5), "torchbeast", True, "bfloat16")
     rounded.load_state_dict(exact.state_dict())
 
     for network in (rounded, for_acting(rounded)):

@@ -4,6 +4,7 @@ All in float64 within 1e-12 (relative, and absolute near 0): rounding errors of 
 1, and of the largest cancellation were seen below 2e-14, and a wrong formula is off by more than 1e-3.
 """
 
+import math
 from functools import partial
 
 import numpy
@@ -323,6 +324,103 @@ def test_from_logits_refuses_by_name(change, message):
     inputs["actions"] = torch.zeros(5, 3, dtype=torch.int64)
     with pytest.raises(ValueError, match=message):
         vtrace.from_logits(**{**inputs, **change})
+
+
+def without_log_rhos(inputs):
+    return {name: value for name, value in inputs.items() if name != "log_rhos"}
+
+
+@pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)
+def test_published_vectors_from_the_log_probabilities_of_both_policies(case):
+    inputs = {name: torch.from_numpy(value) for name, value in case.inputs.items()}
+    log_rhos = inputs["log_rhos"]
+    behavior = torch.full_like(log_rhos, -0.25)  # a power of 2: the difference is log_rhos again, where those are small
+    target = log_rhos + behavior
+
+    result = vtrace.from_action_log_probs(behavior, target, **without_log_rhos(inputs), **case.params)
+
+    assert_close(result.log_rhos, log_rhos)
+    assert_close(result.vs, torch.from_numpy(case.expected["vs"]))
+    assert_close(result.pg_advantages, torch.from_numpy(case.expected["pg_advantages"]))
+
+
+@pytest.mark.parametrize("T, B", [(1, 1), (6, 3)])
+def test_an_action_of_two_parts_is_one_action_of_all_their_combinations(T, B):
+    """pi(a, b|x) = pi(a|x) pi(b|x): log probabilities added up are those of 2 * 3 combinations as single actions."""
+    inputs = without_log_rhos(random_inputs(T, B, seed=3))
+    generator = torch.Generator().manual_seed(4)
+    first, second = (torch.randn(2, T, B, A, generator=generator, dtype=torch.float64) for A in (2, 3))
+    a, b = (torch.randint(A, (T, B), generator=generator) for A in (2, 3))
+    joint = (first.unsqueeze(-1) + second.unsqueeze(-2)).flatten(-2)  # [2, T, B, 6]: the logits of (a, b) at 3 a + b
+    behavior, target = (vtrace.action_log_probs(first[i], a) + vtrace.action_log_probs(second[i], b) for i in (0, 1))
+
+    found = vtrace.from_action_log_probs(behavior, target, **inputs)
+    expected = vtrace.from_logits(joint[0], joint[1], 3 * a + b, **inputs)
+
+    for name in found._fields:
+        assert_close(getattr(found, name), getattr(expected, name))
+
+
+def log_density(a, mean, std):
+    """Of a Gaussian, in Python's floats."""
+    return math.log(math.exp(-(((a - mean) / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi)))
+
+
+def test_the_ratio_of_real_actions_is_that_of_the_product_of_their_densities():
+    inputs = without_log_rhos(random_inputs(T=2, B=1))
+    actions = [[0.3, -1.2], [-1.0, 2.0]]  # two numbers each; mu is N(0, 1) of both, pi N(0.5, 0.8) and N(-1, 2)
+    behavior = [sum(log_density(a, 0.0, 1.0) for a in action) for action in actions]
+    target = [log_density(a, 0.5, 0.8) + log_density(b, -1.0, 2.0) for a, b in actions]
+    log_rhos = tensor64([[t - b] for t, b in zip(target, behavior)])
+
+    found = vtrace.from_action_log_probs(tensor64(behavior)[:, None], tensor64(target)[:, None], **inputs)
+
+    assert (log_rhos > 0).any() and (log_rhos < 0).any()
+    vs, pg_advantages = equations_1_and_4({**inputs, "log_rhos": log_rhos})
+    assert_close(found.vs, vs)
+    assert_close(found.pg_advantages, pg_advantages)
+
+
+def test_a_target_log_probability_of_minus_infinity_takes_the_step_out():
+    inputs = without_log_rhos(random_inputs(T=3, B=2))
+    behavior, target = torch.zeros(3, 2, dtype=torch.float64), torch.zeros(3, 2, dtype=torch.float64)
+    target[1] = -INFINITY
+
+    result = vtrace.from_action_log_probs(behavior, target, **inputs)
+
+    assert_close(result.vs[1], inputs["values"][1])
+    assert_close(result.pg_advantages[1], torch.zeros(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"target_action_log_probs": torch.zeros(5, 1)}, r"target_action_log_probs: .*\[5, 3\].*\[5, 1\]"),
+        ({"target_action_log_probs": torch.zeros(5, 3).long()}, "target_action_log_probs: expected a dtype of floats"),
+        ({"behavior_action_log_probs": torch.zeros(5, 3, 2)}, r"behavior_action_log_probs: .*found \[5, 3, 2\]"),
+        ({"rewards": torch.zeros(4, 3)}, r"rewards: expected shape \[5, 3\], found \[4, 3\]"),
+        ({"bootstrap_value": torch.zeros(2)}, r"bootstrap_value: expected shape \[3\], found \[2\]"),
+        ({"lambda_": 2}, "lambda_: expected a number from 0 to 1, found 2"),
+    ],
+)
+def test_from_action_log_probs_refuses_by_name(change, message):
+    inputs = without_log_rhos(random_inputs(T=5, B=3))
+    inputs |= {name: torch.zeros(5, 3) for name in ("behavior_action_log_probs", "target_action_log_probs")}
+    with pytest.raises(ValueError, match=message):
+        vtrace.from_action_log_probs(**{**inputs, **change})
+
+
+def test_further_axes_of_both_policies_do_not_broadcast_against_each_other():
+    inputs = {name: value.unsqueeze(-1) for name, value in without_log_rhos(random_inputs(T=5, B=3)).items()}
+    with pytest.raises(ValueError, match=r"target_action_log_probs: expected shape \[5, 3, 2\], found \[5, 3, 1\]"):
+        vtrace.from_action_log_probs(torch.zeros(5, 3, 2), torch.zeros(5, 3, 1), **inputs)
+
+
+def test_from_action_log_probs_carries_no_gradient():
+    inputs = without_log_rhos(random_inputs(T=5, B=3))
+    log_probs = torch.zeros(5, 3, requires_grad=True)
+
+    assert not any(each.requires_grad for each in vtrace.from_action_log_probs(log_probs, log_probs - 1, **inputs))
 
 
 @pytest.mark.parametrize("name", ["policy_logits", "actions"])

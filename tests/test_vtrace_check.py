@@ -49,7 +49,9 @@ def remarks(report):
     return {one.remark for one in report.comparisons if one.verdict not in ("agrees", "left out")}
 
 
-@pytest.mark.parametrize("function", [vtrace.from_importance_weights, implementations.right])
+@pytest.mark.parametrize(
+    "function", [vtrace.from_importance_weights, vtrace.from_action_log_probs, implementations.right]
+)
 def test_a_function_with_every_argument_agrees_on_every_case(function):
     assert counts(monobeast.check_vtrace(function)) == {"agrees": len(CASES)}
 

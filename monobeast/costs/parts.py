@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from monobeast import allocator, seeding
@@ -98,7 +98,7 @@ def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[fl
     with _threads(subject.config.num_learner_threads):
         update = _measure_update(subject, seconds, batch).seconds_per_step
     publishing = Stopwatch(subject.config.device, seconds).median(lambda _: weights.publish(parameters))
-    return update, publishing / batch.action.numel()
+    return update, publishing / batch.num_steps
 
 
 class Stopwatch:
@@ -156,7 +156,7 @@ def _acting(
         core_state = network.initial_state(1)
         policy = LocalPolicy(network, weights, seeding.sampling_seed(config.seed, 0, 0))
         actor = Actor(environment, policy, index=0)
-        sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.num_actions, core_state)
+        sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
         slot, staging = allocate(*sizes, is_shared=True), make_staging(config, spaces, core_state)
         while (batch := staging.pop()) is None:
             actor.unroll(slot)
@@ -171,9 +171,10 @@ def _measure_actor(
     subject: Subject, seconds: float, environment: VectorEnvironment, policy: LocalPolicy, slot: Rollout
 ) -> list[Part]:
     stopwatch, num_envs = Stopwatch("cpu", seconds), subject.config.envs_per_actor
-    random, num_actions = np.random.default_rng(0), subject.spaces.num_actions
+    actions = batch_space(subject.spaces.action, num_envs)
+    actions.seed(0)
     inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
-    times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=num_envs))
+    times = stopwatch.time(environment.step, actions.sample)
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
     return [
         # The mean: a reset is rare and long, and has its share in every step.
@@ -197,7 +198,7 @@ def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: S
     publishing = stopwatch.median(lambda _: weights.publish(parameters))
     samples = subject.config.batch_size * subject.config.unroll_length
     return [
-        Part("batch assembly", assembly / slot.action.numel(), "learner"),
+        Part("batch assembly", assembly / slot.num_steps, "learner"),
         Part("publishing weights", publishing / samples, "learner"),
     ]
 
@@ -217,10 +218,12 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
     there = transfer(None)
     inputs = AgentInput(there.observation, there.is_first, there.last_action, there.last_reward)
     output = network(inputs, there.core_state)
-    logits, baseline = output.policy_logits[:-1].detach(), output.baseline.detach()
+    params, baseline = output.policy_params[:-1].detach(), output.baseline.detach()
+    log_prob = network.distribution.log_prob
 
     def correct(_: None) -> object:
-        return compute_returns(there, compute_log_rhos(there, logits), baseline, config)
+        behavior, target = log_prob(there.behavior_params, there.action), log_prob(params, there.action)
+        return compute_returns(there, compute_log_rhos(there, behavior, target), target, baseline, config)
 
     def step(_: None) -> None:
         nn.utils.clip_grad_norm_(network.parameters(), config.grad_norm_clipping)
@@ -239,13 +242,13 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
         "optimizer": stopwatch.median(step),
     }
     where = _place_of_update(config)
-    return [Part(name, time_of_batch / batch.action.numel(), where) for name, time_of_batch in times.items()]
+    return [Part(name, time_of_batch / batch.num_steps, where) for name, time_of_batch in times.items()]
 
 
 def _measure_update(subject: Subject, seconds: float, batch: Rollout) -> Part:
     learner = Learner(copy.deepcopy(subject.network), subject.config)
     time_of_batch = Stopwatch(subject.config.device, seconds).median(lambda _: learner.update(batch))
-    return Part("an update as a whole", time_of_batch / batch.action.numel(), _place_of_update(subject.config))
+    return Part("an update as a whole", time_of_batch / batch.num_steps, _place_of_update(subject.config))
 
 
 def _place_of_update(config: Config) -> str:

@@ -99,7 +99,7 @@ def check(config: Config) -> Spaces:
         environment.close()
     except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: its reset or close failed with {user_code.describe(error)}") from error
-    return Spaces(environment.observation_space, int(environment.action_space.n))
+    return Spaces(environment.observation_space, environment.action_space)
 
 
 def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool = False) -> VectorEnv:

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from monobeast.config import Config
+from monobeast.environments.actions import seen_by_agents
 from monobeast.environments.spaces import Spaces, require_supported
 from monobeast.environments.vector import EnvStep, VectorEnvironment
 from monobeast.user_code import attempt, kind_of, name_of
@@ -41,10 +42,11 @@ def check(maker: EnvironmentMaker, config: Config) -> Spaces:
     _check_step(f"{flag}: reset()", first, space)
     if not first.is_first.all():
         raise ValueError(f"{flag}: reset()'s is_first is {first.is_first.tolist()}: must be True everywhere")
-    actions = np.zeros(_E, np.int64)
+    action_space = environment.action_space
+    actions = np.zeros((_E, *action_space.shape), action_space.dtype)
     _check_step(f"{flag}: step()", attempt(f"{flag}: step()", lambda: environment.step(actions)), space)
     attempt(f"{flag}: close()", environment.close)
-    return Spaces(space, int(environment.action_space.n))
+    return Spaces(space, action_space)
 
 
 def _check_attributes(flag: str, environment: Any) -> None:
@@ -60,8 +62,11 @@ def _check_attributes(flag: str, environment: Any) -> None:
         raise ValueError(f"{found} of num_envs {environment.num_envs}: must be of {_E}, as it was asked for")
     require_supported(flag, environment.observation_space, environment.action_space)
     for name in ("observation_space", "action_space"):
-        if getattr(getattr(environment, name), "start", 0) != 0:
+        if np.any(getattr(getattr(environment, name), "start", 0)):
             raise ValueError(f"{flag}: its {name} is {getattr(environment, name)}: must count from 0")
+    action_space = environment.action_space
+    if action_space != (seen := seen_by_agents(action_space).space):
+        raise ValueError(f"{flag}: its action_space is {action_space}: must be as agents see it, {seen}")
 
 
 def _check_step(what: str, step: Any, space: Any) -> None:

@@ -5,16 +5,19 @@ from typing import NamedTuple
 
 from gymnasium.spaces import Box, Discrete, Space
 
+from monobeast.environments.actions import is_supported
+
 
 class Spaces(NamedTuple):
     """The spaces of one environment as the network sees them.
 
     observation: Box of any dtype and rank, or Discrete, then counted from 0.
-    num_actions: A; actions are 0..A-1.
+    action: Discrete or MultiDiscrete of one axis, both counted from 0, or a Box of float32 of one axis, from -1 to 1
+        where the environment's own has two bounds.
     """
 
     observation: Space
-    num_actions: int
+    action: Space
 
 
 def from_zero(space: Space) -> Space:
@@ -24,8 +27,9 @@ def from_zero(space: Space) -> Space:
 
 def require_supported(flag: str, observation: Space, action: Space) -> None:
     """Raises ValueError, naming flag and value, the space and what is supported, unless both are supported."""
-    if not isinstance(action, Discrete):
-        raise ValueError(f"{flag}: its action space {_short(action)} is not supported; only Discrete is")
+    if not is_supported(action):
+        only = "only Discrete, MultiDiscrete and Box of floats are, with an element at least"
+        raise ValueError(f"{flag}: its action space {_short(action)} is not supported; {only}")
     if not isinstance(observation, Box | Discrete):
         raise ValueError(
             f"{flag}: its observation space {_short(observation)} is not supported; only Box and Discrete are. "

@@ -9,7 +9,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv, MountainCarEnv
+from gymnasium.envs.classic_control import (
+    AcrobotEnv,
+    CartPoleEnv,
+    Continuous_MountainCarEnv,
+    MountainCarEnv,
+    PendulumEnv,
+)
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
@@ -19,7 +25,9 @@ from monobeast.environments.single import LivesOnly
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     AcrobotEnv: ("state",),
     CartPoleEnv: ("state", "steps_beyond_terminated"),
+    Continuous_MountainCarEnv: ("state",),
     MountainCarEnv: ("state",),
+    PendulumEnv: ("state", "last_u"),
     LivesOnly: (),
     OrderEnforcing: (),  # wants a reset, which `set_state` follows
     PassiveEnvChecker: ("checked_reset", "checked_step"),  # else it would warn again of what it has warned of

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from monobeast.environments import state
+from monobeast.environments.actions import seen_by_agents
 from monobeast.environments.spaces import from_zero
 
 _USUAL_FRAMES_PER_SECOND = 30.0  # Gymnasium's own, where an environment names none
@@ -30,15 +31,15 @@ class VectorEnvironment:
     """Wraps a Gymnasium vector environment of the NEXT_STEP kind.
 
     There the step after the end of an episode is a *reset step*: its action is ignored, its reward is 0 and its
-    observation opens the next episode. `Discrete(n, start=k)` is hidden, for actions and for observations, which are
-    delivered as int64: both count from 0.
+    observation opens the next episode. Observations of `Discrete(n, start=k)` are delivered as int64 from 0; what is
+    hidden of actions says `monobeast.environments.actions`.
     """
 
     def __init__(self, envs: VectorEnv, seeds: Sequence[int] | np.ndarray, life_loss_terminal: bool):
         """Takes over `envs`.
 
         Args:
-            envs: in NEXT_STEP autoreset; its action space is Discrete.
+            envs: in NEXT_STEP autoreset; its spaces are supported.
             seeds: one an environment, in the form that the `reset` of `envs` takes.
             life_loss_terminal: whether a fall of `info["lives"]` sets `terminal`.
 
@@ -50,12 +51,12 @@ class VectorEnvironment:
             raise RuntimeError(f"{envs}: autoreset mode must be {AutoresetMode.NEXT_STEP}, is {mode}")
         self.num_envs = envs.num_envs
         self.observation_space = from_zero(envs.single_observation_space)
-        self.action_space = from_zero(envs.single_action_space)
+        self._actions = seen_by_agents(envs.single_action_space)
+        self.action_space = self._actions.space
         self._envs = envs
         self._seeds: Sequence[int] | np.ndarray | None = seeds
         self._life_loss_terminal = life_loss_terminal
         self._start_observation = getattr(envs.single_observation_space, "start", None)
-        self._start_action = int(envs.single_action_space.start)
         self._done: np.ndarray | None = None  # of the last step; None before the first reset
         self._clear()
 
@@ -82,7 +83,8 @@ class VectorEnvironment:
         """Takes one step in every environment.
 
         Args:
-            actions: int64 [E], in 0..A-1; ignored where the last step was `done`.
+            actions: [E, ...], of the dtype and shape of `action_space`; ignored where the last step was `done`. Real
+                numbers may be out of bounds.
 
         Raises:
             ValueError: actions of another shape, dtype or range, found before any environment sees them.
@@ -90,9 +92,9 @@ class VectorEnvironment:
         """
         if self._done is None:
             raise RuntimeError("step() before reset()")
-        actions = self._checked(actions)
+        actions = self._actions.to_environment(self._actions.check(actions, self.num_envs))
         is_reset = self._done
-        observation, reward, terminated, truncated, info = self._envs.step(actions + self._start_action)
+        observation, reward, terminated, truncated, info = self._envs.step(actions)
         done = terminated | truncated
         if (is_reset & (done | (reward != 0))).any():
             raise RuntimeError(f"{self._envs}: no reset in the step after an episode's end")
@@ -157,15 +159,6 @@ class VectorEnvironment:
         self._return = np.zeros(self.num_envs)
         self._length = np.zeros(self.num_envs, np.int64)
         self._lives = np.full(self.num_envs, _UNKNOWN_LIVES)
-
-    def _checked(self, actions: np.ndarray) -> np.ndarray:
-        """The actions as int64 [E]. ALE hangs for ever on one that is out of range (seen with ale-py 0.12.1)."""
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(f"actions: expected int64 [{self.num_envs}], got {actions.dtype} {list(actions.shape)}")
-        if actions.min() < 0 or actions.max() >= self.action_space.n:
-            raise ValueError(f"actions: expected 0 to {self.action_space.n - 1}, got {actions.tolist()}")
-        return actions.astype(np.int64, copy=False)
 
     def _require_finite(self, name: str, values: np.ndarray) -> None:
         """Raises ValueError where an environment gave NaN or infinity: one such number would spoil every weight."""

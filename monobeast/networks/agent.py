@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from monobeast.distributions import Distribution
+from monobeast.networks.heads import make_policy_head
 from monobeast.networks.initialization import initialize
 
 # One layer of this size for every torso, as for both networks of the paper (its figure 3). Unlike TorchBeast: its two
@@ -21,7 +22,7 @@ class AgentInput(NamedTuple):
     Attributes:
         observation: the space's dtype [T, B, ...].
         is_first: bool [T, B]: the observation opens an episode.
-        last_action: int64 [T, B]: the action that led to the observation, from 0; not looked at where is_first.
+        last_action: as in `Rollout`, [T, B, ...]: the action that led to the observation; not looked at where is_first.
         last_reward: float32 [T, B]: the reward that came with the observation, unclipped; not looked at where is_first.
     """
 
@@ -35,18 +36,25 @@ class AgentOutput(NamedTuple):
     """What the agent makes of it.
 
     Attributes:
-        policy_logits: float32 [T, B, A]: unnormalized log-probabilities of the actions.
+        policy_params: float32 [T, B, P]: of the network's `distribution`, from which actions are drawn: unnormalized
+            log-probabilities of A actions, mostly.
         baseline: float32 [T, B]: estimates V(x_t).
         core_state: float32, each [L, B, H]: the state after the last step, (hidden, cell) of an LSTM; empty without.
     """
 
-    policy_logits: Tensor
+    policy_params: Tensor
     baseline: Tensor
     core_state: tuple[Tensor, ...]
 
 
 class Network(nn.Module):
-    """What learns and acts: a function of what is known at each step and of a recurrent state, in two methods."""
+    """What learns and acts: a function of what is known at each step and of a recurrent state, in two methods.
+
+    Attributes:
+        distribution: what its `policy_params` are parameters of.
+    """
+
+    distribution: Distribution
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
         """Returns the recurrent state before a first step: float32, each [L, B, H]; the empty tuple without one."""
@@ -62,23 +70,24 @@ class AgentNetwork(Network):
 
     Args:
         torso: turns observations [N, ...] into features, float32 [N, F]; its attribute `num_features` is F.
-        num_actions: A.
+        distribution: of the actions.
         use_lstm: whether an LSTM stands between the features and the heads.
         precision: "float32", or "bfloat16": in what torso and LSTM multiply, by autocast. The weights and the heads are
             float32 in either case: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
             states.
     """
 
-    def __init__(self, torso: nn.Module, num_actions: int, use_lstm: bool, precision: str = "float32") -> None:
+    def __init__(
+        self, torso: nn.Module, distribution: Distribution, use_lstm: bool, precision: str = "float32"
+    ) -> None:
         super().__init__()
         self.precision = precision
-        self.num_actions = num_actions
+        self.distribution = distribution
         self.torso = torso
-        core_size = torso.num_features + num_actions + 1
+        core_size = torso.num_features + distribution.num_features + 1
         self.lstm = self._make_lstm(core_size) if use_lstm else None
         head_size = core_size if self.lstm is None else self.lstm.hidden_size
-        # Small, so that training starts from a nearly uniform policy.
-        self.policy = initialize(nn.Linear(head_size, num_actions), gain=0.01)
+        self.policy = make_policy_head(distribution, head_size)
         self.baseline = initialize(nn.Linear(head_size, 1), gain=1.0)
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
@@ -86,7 +95,7 @@ class AgentNetwork(Network):
         if self.lstm is None:
             return ()
         shape = (self.lstm.num_layers, batch_size, self.lstm.hidden_size)
-        return self.policy.weight.new_zeros(shape), self.policy.weight.new_zeros(shape)
+        return self.baseline.weight.new_zeros(shape), self.baseline.weight.new_zeros(shape)
 
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
         """Unrolls over T steps from `core_state`, which is zeroed before each step that opens an episode."""
@@ -104,12 +113,18 @@ class AgentNetwork(Network):
         return LSTM(input_size, LSTM_SIZE)
 
     def _what_led_here(self, inputs: AgentInput) -> Tensor:
-        """Returns last action, one-hot, and last reward, clipped to [-1, 1], all zero where is_first: [T, B, A + 1]."""
-        no_action = self.num_actions  # one category more, which is then cut off
-        last_action = inputs.last_action.masked_fill(inputs.is_first, no_action)
-        one_hot = F.one_hot(last_action, self.num_actions + 1)[..., :-1]
+        """Returns last action, encoded, and last reward, clipped to [-1, 1], zero where is_first: [T, B, ...]."""
         last_reward = inputs.last_reward.clamp(-1, 1).masked_fill(inputs.is_first, 0)
-        return torch.cat([one_hot, last_reward.unsqueeze(-1)], dim=-1)
+        return torch.cat([self._encode_last_action(inputs), last_reward.unsqueeze(-1)], dim=-1)
+
+    def _encode_last_action(self, inputs: AgentInput) -> Tensor:
+        """Returns the last action, one-hot where it is a choice, all zero where is_first."""
+        return self._encode(inputs).masked_fill(inputs.is_first.unsqueeze(-1), 0)
+
+    def _encode(self, inputs: AgentInput) -> Tensor:
+        """Returns the last action, encoded, that of a 0 where is_first: what is there may be no action."""
+        is_first = inputs.is_first.unsqueeze(-1) if self.distribution.action_shape else inputs.is_first
+        return self.distribution.encode(inputs.last_action.masked_fill(is_first, 0))
 
 
 class LSTM(nn.Module):

@@ -12,6 +12,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from monobeast.distributions import Categorical, Distribution
 from monobeast.networks.agent import AgentInput
 from monobeast.networks.own import OwnNetwork
 from monobeast.user_code import attempt, kind_of
@@ -21,7 +22,7 @@ _STEP, _UNROLL = 1, 3  # T, as an actor has it and as the learner has it; neithe
 _LARGEST = 1e3  # of an observation that is made up: a space may go to 3e38, a game does not
 
 
-def check(network: OwnNetwork, observation_space: Space, num_actions: int) -> None:
+def check(network: OwnNetwork, observation_space: Space) -> None:
     """Has the network do one step as an actor would, and one unroll as the learner would.
 
     Raises:
@@ -35,16 +36,16 @@ def check(network: OwnNetwork, observation_space: Space, num_actions: int) -> No
     initial_state = _check_initial_state(module)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.no_grad():  # not inference_mode, whose tensors could not be learned with, should the module keep any
-        inputs = make_inputs(observation_space, num_actions, _STEP)
-        _check_output(network, inputs, initial_state, num_actions)
-    inputs = make_inputs(observation_space, num_actions, _UNROLL)
-    policy_logits, *_ = _check_output(network, inputs, initial_state, num_actions)
-    if not policy_logits.requires_grad:
-        raise ValueError("policy_logits carry no gradient: nothing could be learned")
+        inputs = make_inputs(observation_space, network.distribution, _STEP)
+        _check_output(network, inputs, initial_state)
+    inputs = make_inputs(observation_space, network.distribution, _UNROLL)
+    policy_params, *_ = _check_output(network, inputs, initial_state)
+    if not policy_params.requires_grad:
+        raise ValueError(f"{network.distribution.params_name} carry no gradient: nothing could be learned")
     _check_buffers(module, buffers)
 
 
-def make_inputs(observation_space: Space, num_actions: int, num_steps: int) -> AgentInput:
+def make_inputs(observation_space: Space, distribution: Distribution, num_steps: int) -> AgentInput:
     """Inputs made up for `num_steps` steps of two columns, always the same; the first of them opens an episode."""
     space = copy.deepcopy(observation_space)
     space.seed(0)
@@ -55,9 +56,13 @@ def make_inputs(observation_space: Space, num_actions: int, num_steps: int) -> A
     return AgentInput(
         observation=torch.from_numpy(samples).unflatten(0, shape),
         is_first=torch.arange(num_steps).eq(0).unsqueeze(1).expand(shape).clone(),
-        last_action=torch.arange(num_steps * _B).remainder(num_actions).reshape(shape),
+        last_action=_sample_actions(distribution, num_steps * _B).unflatten(0, shape),
         last_reward=torch.ones(shape),
     )
+
+
+def _sample_actions(distribution: Distribution, number: int) -> Tensor:
+    return distribution.sample(torch.zeros(number, distribution.num_params), torch.Generator().manual_seed(0))
 
 
 def _check_weights(module: nn.Module) -> None:
@@ -96,27 +101,27 @@ def _check_initial_state(module: nn.Module) -> tuple[Tensor, ...]:
     return state
 
 
-def _check_output(
-    network: OwnNetwork, inputs: AgentInput, initial_state: tuple[Tensor, ...], num_actions: int
-) -> tuple[Any, ...]:
+def _check_output(network: OwnNetwork, inputs: AgentInput, initial_state: tuple[Tensor, ...]) -> tuple[Any, ...]:
     """Calls `forward`; returns what it gave, once all of it is as it must be."""
     num_steps = len(inputs.is_first)
     forward = f"with T = {num_steps}, B = {_B}, forward"
     output = attempt(forward, lambda: network.unroll(inputs, initial_state))
-    _check_parts(output, len(initial_state))
-    policy_logits, baseline, core_state = output
+    name, num_params = network.distribution.params_name, network.distribution.num_params
+    _check_parts(output, len(initial_state), name)
+    policy_params, baseline, core_state = output
     dtypes = {torch.float32} | ({torch.bfloat16} if network.precision == "bfloat16" else set())
-    _check_tensor(f"{forward}'s policy_logits", policy_logits, dtypes, (num_steps, _B, num_actions), "[T, B, A]")
+    legend = "[T, B, A]" if isinstance(network.distribution, Categorical) else "[T, B, P]"
+    _check_tensor(f"{forward}'s {name}", policy_params, dtypes, (num_steps, _B, num_params), legend)
     _check_tensor(f"{forward}'s baseline", baseline, dtypes, (num_steps, _B), "[T, B]")
     for i, (part, before) in enumerate(zip(core_state, initial_state, strict=True)):
         _check_tensor(f"{forward}'s core_state[{i}]", part, dtypes, tuple(before.shape), "as initial_state gives it")
     return output
 
 
-def _check_parts(output: Any, num_states: int) -> None:
+def _check_parts(output: Any, num_states: int, name: str) -> None:
     if not isinstance(output, tuple) or len(output) != 3 or not isinstance(output[2], tuple):
         found = f"({', '.join(map(kind_of, output))})" if isinstance(output, tuple) else kind_of(output)
-        raise ValueError(f"forward gave {found}: must be (policy_logits, baseline, core_state), the last a tuple")
+        raise ValueError(f"forward gave {found}: must be ({name}, baseline, core_state), the last a tuple")
     if len(output[2]) != num_states:
         raise ValueError(f"forward's core_state has length {len(output[2])}: must be {num_states}, as initial_state's")
 

@@ -3,6 +3,7 @@
 from gymnasium.spaces import Box, Discrete, Space
 
 from monobeast import user_code
+from monobeast.distributions import Categorical, Distribution, for_space
 from monobeast.networks import contract
 from monobeast.networks.agent import AgentNetwork, Network
 from monobeast.networks.own import NetworkMaker, OwnNetwork
@@ -17,7 +18,7 @@ KINDS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 
 def make_network(
     observation_space: Space,
-    num_actions: int,
+    action_space: Space,
     network: str | NetworkMaker = "auto",
     use_lstm: bool = False,
     precision: str = "float32",
@@ -30,7 +31,7 @@ def make_network(
 
     Args:
         observation_space: Box, or Discrete, which becomes one-hot.
-        num_actions: A.
+        action_space: as agents see it; see `monobeast.environments.Spaces`.
         network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", "torchbeast" (see
             `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, mlp for everything
             else. Or one of the user's own, as module:Class or as a callable; see `OwnNetwork`.
@@ -52,23 +53,28 @@ def make_network(
             f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
             "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
         )
+    distribution = for_space(action_space)
     if is_own:
-        return _make_own(network, observation_space, num_actions, precision)
+        return _make_own(network, observation_space, distribution, precision)
+    if network == "torchbeast" and not isinstance(action_space, Discrete):
+        raise ValueError(f"--network torchbeast: action space {action_space}: TorchBeast's has Discrete actions alone")
     kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
-    return kind(_make_torso(observation_space, network, memory_format), num_actions, use_lstm, precision)
+    return kind(_make_torso(observation_space, network, memory_format), distribution, use_lstm, precision)
 
 
 def _make_own(
-    network: str | NetworkMaker, observation_space: Box | Discrete, num_actions: int, precision: str
+    network: str | NetworkMaker, observation_space: Box | Discrete, distribution: Distribution, precision: str
 ) -> OwnNetwork:
-    """Makes a network of the user's own by calling what is named, or given, with observation space and A."""
+    """Makes a network of the user's own by calling what is named, or given, with observation space and P."""
     is_named = isinstance(network, str)
     flag = f"--network {network}" if is_named else f"network={user_code.name_of(network)}"
     maker = user_code.look_up("--network", network) if is_named else network
-    call = f"{flag}: its call with (observation_space, num_actions)"
-    own = OwnNetwork(user_code.attempt(call, lambda: maker(observation_space, num_actions)), precision)
+    number = "num_actions" if isinstance(distribution, Categorical) else "num_params"
+    call = f"{flag}: its call with (observation_space, {number})"
+    module = user_code.attempt(call, lambda: maker(observation_space, distribution.num_params))
+    own = OwnNetwork(module, distribution, precision)
     try:
-        contract.check(own, observation_space, num_actions)
+        contract.check(own, observation_space)
     except ValueError as error:
         raise ValueError(f"{flag}: {error}") from error
     return own

@@ -7,9 +7,10 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor, nn
 
+from monobeast.distributions import Distribution
 from monobeast.networks.agent import AgentInput, AgentOutput, Network
 
-NetworkMaker = Callable[[Space, int], nn.Module]  # a class, mostly: observation space and A in, a module out
+NetworkMaker = Callable[[Space, int], nn.Module]  # a class, mostly: observation space and P in, a module out
 
 
 class OwnNetwork(Network):
@@ -18,13 +19,15 @@ class OwnNetwork(Network):
     Args:
         module: Has `initial_state(batch_size)` and `forward(inputs, core_state)` as `Network` has them, though a plain
             tuple does for `AgentOutput`.
+        distribution: What its first output holds the parameters of.
         precision: With "bfloat16", `forward` is called within autocast, and what comes out becomes float32. Its heads
             multiply in bfloat16 too, unless the module turns autocast off around them.
     """
 
-    def __init__(self, module: nn.Module, precision: str = "float32") -> None:
+    def __init__(self, module: nn.Module, distribution: Distribution, precision: str = "float32") -> None:
         super().__init__()
         self.module = module
+        self.distribution = distribution
         self.precision = precision
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
@@ -34,8 +37,8 @@ class OwnNetwork(Network):
 
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
         """Unrolls the module over T steps from `core_state`."""
-        policy_logits, baseline, core_state = self.unroll(inputs, core_state)
-        return AgentOutput(policy_logits.float(), baseline.float(), tuple(part.float() for part in core_state))
+        policy_params, baseline, core_state = self.unroll(inputs, core_state)
+        return AgentOutput(policy_params.float(), baseline.float(), tuple(part.float() for part in core_state))
 
     def unroll(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Any:
         """Returns what the module's `forward` gives, as it is."""

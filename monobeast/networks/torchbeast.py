@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from monobeast.networks.agent import LSTM, AgentInput, AgentNetwork
 
@@ -25,11 +24,9 @@ class TorchBeastNetwork(AgentNetwork):
     def _make_lstm(self, input_size: int) -> Any:
         return StackedLSTM(input_size)
 
-    def _what_led_here(self, inputs: AgentInput) -> Tensor:
-        """Returns last action, one-hot, 0 where is_first, and last reward, clipped, 0 where is_first: [T, B, A + 1]."""
-        one_hot = F.one_hot(inputs.last_action.masked_fill(inputs.is_first, 0), self.num_actions)
-        last_reward = inputs.last_reward.clamp(-1, 1).masked_fill(inputs.is_first, 0)
-        return torch.cat([one_hot, last_reward.unsqueeze(-1)], dim=-1)
+    def _encode_last_action(self, inputs: AgentInput) -> Tensor:
+        """Returns the last action, one-hot, that of action 0 where is_first: [T, B, A]."""
+        return self._encode(inputs)
 
 
 class StackedLSTM(nn.Module):

@@ -46,7 +46,7 @@ def free_memory(device: str) -> int | None:
 def _update(config: Config, spaces: Spaces, network: Network) -> None:
     learner = Learner(copy.deepcopy(network).to(config.device), config)
     core_state = network.initial_state(1)
-    batch = allocate(config.unroll_length, config.batch_size, spaces.observation, spaces.num_actions, core_state)
+    batch = allocate(config.unroll_length, config.batch_size, spaces.observation, spaces.action, core_state)
     learner.update(batch.map(Tensor.zero_))  # NaN or an action out of range would stop the GPU
 
 

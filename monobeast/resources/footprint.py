@@ -69,7 +69,7 @@ def _environment_bytes(env: str) -> int:
 
 def _imagine_column(unroll_length: int, spaces: Spaces, core_state: tuple[Tensor, ...]) -> Rollout:
     with torch.device("meta"):  # tensors without memory
-        return allocate(unroll_length, 1, spaces.observation, spaces.num_actions, core_state)
+        return allocate(unroll_length, 1, spaces.observation, spaces.action, core_state)
 
 
 def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
@@ -87,7 +87,7 @@ def _measure_activations(network: Network, spaces: Spaces) -> int:
 def _count_kept_bytes(network: Network, spaces: Spaces, num_columns: int) -> int:
     device = next(network.parameters()).device
     core_state = network.initial_state(num_columns)
-    rollout = allocate(1, num_columns, spaces.observation, spaces.num_actions, core_state)
+    rollout = allocate(1, num_columns, spaces.observation, spaces.action, core_state)
     rollout = rollout.map(lambda tensor: tensor.zero_().to(device))
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     kept: dict[int, Tensor] = {}  # by address: views of one memory count once

@@ -54,6 +54,8 @@ def load(path: Path, env: str | None = None, network: str | None = None) -> tupl
     content = checkpoint.read(path)
     if "batch" not in content:
         raise ValueError(f"{path} holds no batch; {FILE_NAME} in a run's folder does")
+    if set(content["batch"]) != set(Rollout._fields):
+        raise ValueError(f"{path}: its batch has other fields than rollouts have now; it is of another version")
     saved = dataclasses.replace(checkpoint.read_config(content, path.parent), device="cpu")
     config = permission.choose(saved, env, network, str(path))
     made = Makers().make_network(config, environments.check(config))
@@ -75,7 +77,7 @@ def replay(config: Config, network: Network, batch: Rollout) -> Replay:
     numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}
     fields = {name: value for name, value in batch._asdict().items() if name != "core_state"}
     fields |= {f"core_state {i}": state for i, state in enumerate(batch.core_state)}
-    outputs = {"policy_logits": result.output.policy_logits, "baseline": result.output.baseline}
+    outputs = {"policy_params": result.output.policy_params, "baseline": result.output.baseline}
     return Replay(fault, numbers, {name: _count(value) for name, value in (fields | outputs | named).items()})
 
 

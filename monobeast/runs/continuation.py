@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector.utils import batch_space
 
 from monobeast import environments, plain_values
 from monobeast.config import Config
@@ -76,8 +77,9 @@ def _leave_off(config: Config) -> tuple[list[np.ndarray], Any, list[EnvStep]]:
     """A few actions, a state as a file would give it back, and what the actions led to from there."""
     with closing(environments.make(config, 1, [0])) as environment:
         environment.reset()
-        num_actions = environment.action_space.n
-        actions = list(np.random.default_rng(0).integers(num_actions, size=(_TRIAL_STEPS, 1)))
+        space = batch_space(environment.action_space, 1)
+        space.seed(0)
+        actions = [space.sample() for _ in range(_TRIAL_STEPS)]
         _play(environment, actions)
         state = _filed(plain_values.pack(environment.get_state()))
         return actions, state, _play(environment, actions)

@@ -135,7 +135,7 @@ def _read_config(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> Config
 def _make_learner(found: TorchBeastCheckpoint, config: Config) -> Learner:
     """A learner that stands where TorchBeast's stood."""
     spaces = environments.check(config)
-    network = make_network(spaces.observation, spaces.num_actions, config.network, config.use_lstm)
+    network = make_network(spaces.observation, spaces.action, config.network, config.use_lstm)
     weights = convert_weights(found.weights)
     _require_equal_shapes(found.path, weights, network.state_dict(), config.env)
     network.load_state_dict(weights)
