@@ -120,6 +120,12 @@ def _set_up_child() -> None:
     _die_with_parent()
 
 
+def let_others_go_first(niceness: int) -> None:
+    """Gives this process a lower priority for the cores than it had, where the system knows such."""
+    if hasattr(os, "nice"):
+        os.nice(niceness)
+
+
 def write_stacks_when_asked(path: Path) -> None:
     """From now on SIGUSR1 makes this process add the stacks of its threads to a file, whatever holds the GIL."""
     if hasattr(faulthandler, "register"):  # not on Windows
