@@ -1,0 +1,48 @@
+"""Steps a second by numbers of actors, environments an actor and learner threads, and what `auto` makes of them."""
+
+import argparse
+import itertools
+import statistics
+from typing import Any
+
+from monobeast import preparation
+from monobeast.benchmarks import whole
+from monobeast.config import AUTO, Config
+
+SECONDS, WARM_UP_S, ROUNDS = 8.0, 2.0, 2
+
+
+def measure(settings: list[dict[str, Any]]) -> list[float]:
+    """Steps a second of each, the median of several runs, all of them by turns."""
+    speeds: list[list[float]] = [[] for _ in settings]
+    for _ in range(ROUNDS):
+        for one, of_one in zip(settings, speeds, strict=True):
+            of_one.append(whole.run(one, SECONDS, WARM_UP_S).steps_per_second)
+            print(".", end="", flush=True)
+    print()
+    return [statistics.median(of_one) for of_one in speeds]
+
+
+def main() -> None:
+    """Prints a row for each setting, the fastest first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--env", default="ALE/Pong-v5")
+    parser.add_argument("--unroll_length", type=int, default=10)
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--use_lstm", action="store_true")
+    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--envs", type=int, nargs="+", default=[4, 8, 16, 32])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    chosen = vars(parser.parse_args())
+    sizes = [dict(zip(AUTO, size)) for size in itertools.product(*(chosen.pop(n) for n in ("actors", "envs", "threads")))]
+    auto = preparation.prepare(Config(**chosen)).config
+    speeds = measure([chosen | size for size in sizes])
+    best = max(speeds)
+    print("| actors | environments each | learner threads | steps/s | of the best | |\n| --- | --- | --- | --- | --- | --- |")
+    for speed, size in sorted(zip(speeds, sizes), key=lambda pair: -pair[0]):
+        is_auto = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""
+        print(f"| {' | '.join(map(str, size.values()))} | {speed:,.0f} | {speed / best:.2f} | {is_auto} |")
+
+
+if __name__ == "__main__":
+    main()
