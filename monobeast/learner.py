@@ -115,6 +115,7 @@ class Learner:
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
+        self._quantities = faults.quantities()  # of the last batch
 
     @property
     def num_bad_updates(self) -> int:
@@ -162,6 +163,7 @@ class Learner:
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
+        self._quantities = faults.quantities(batch.observation)
         fault = faults.locate(batch, result.output, result.total_loss.detach(), grad_norm)
         is_good = fault[0] < 0
         self._step_if(is_good)
@@ -197,7 +199,8 @@ class Learner:
 
     def pop_fault(self) -> tuple[faults.Fault | None, int]:
         """The last fault since the last call, and how many updates in a row have one by now. Waits for the device."""
-        fault, self._fault = faults.describe(self._fault), torch.full_like(self._fault, -1)
+        fault = faults.describe(self._fault, self._quantities)
+        self._fault = torch.full_like(self._fault, -1)
         return fault, self.num_bad_in_a_row
 
     def measure_features(self, batch: Rollout) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from monobeast.config import Config
 from monobeast.environments import Spaces
@@ -17,6 +17,7 @@ GB = 10**9
 IMAGE = Spaces(Box(0, 255, (84, 84, 4), np.uint8), 6)
 VECTOR = Spaces(Box(-1, 1, (7,), np.float64), 3)
 NUMBER = Spaces(Discrete(9), 2)
+PARTS = Spaces(Dict(image=Box(0, 255, (40, 40), np.uint8), rest=Tuple([Box(-1, 1, (), np.float16), Discrete(3)])), 2)
 ROOMY = Machine(
     shared_memory=20 * GB, memory=20 * GB, open_files=OpenFiles(10, 1024, 20_000), processes=30_000, cores=64
 )

@@ -27,6 +27,7 @@ ROWS = [
     "config",
     "seeding",
     "plain_values",
+    "trees",
     "networks",
     "environments",
     "makers",

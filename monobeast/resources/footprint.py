@@ -73,9 +73,7 @@ def _imagine_column(unroll_length: int, spaces: Spaces, core_state: tuple[Tensor
 
 
 def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
-    fields = rollout._asdict()
-    core_state = fields.pop("core_state")
-    return {name: tensor.nbytes for name, tensor in (fields | dict(enumerate(core_state))).items()}
+    return {name: tensor.nbytes for name, tensor in rollout.named_tensors().items()}
 
 
 def _measure_activations(network: Network, spaces: Spaces) -> int:
@@ -116,11 +114,15 @@ def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
     sizes = {name: _pages(size) for name, size in rollout_bytes(footprint, config.unroll_length, columns).items()}
     to_evaluate = {"weights to evaluate": _pages(footprint.parameters)} if _num_evaluators(config) else {}
     return {
-        "observations": sizes.pop("observation"),
-        "other fields of rollouts": sum(sizes.values()),
+        "observations": sum(size for name, size in sizes.items() if _is_observation(name)),
+        "other fields of rollouts": sum(size for name, size in sizes.items() if not _is_observation(name)),
         f"weights, {NUM_GENERATIONS} generations": _pages(NUM_GENERATIONS * footprint.parameters) + 2 * _PAGE,
         **to_evaluate,
     }
+
+
+def _is_observation(tensor: str) -> bool:
+    return tensor.partition("[")[0] == "observation"
 
 
 def _num_evaluators(config: Config) -> int:

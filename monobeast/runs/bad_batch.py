@@ -9,7 +9,7 @@ from torch import Tensor
 
 from monobeast import environments
 from monobeast.config import Config
-from monobeast.faults import Fault, describe, locate
+from monobeast.faults import Fault, describe, locate, quantities
 from monobeast.learner import Learner, compute_loss
 from monobeast.makers import Makers
 from monobeast.networks import Network, load_weights
@@ -71,12 +71,12 @@ def replay(config: Config, network: Network, batch: Rollout) -> Replay:
     gradients = torch.autograd.grad(result.total_loss, list(learning.values()), allow_unused=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(learning, gradients)}
     grad_norm = torch.stack([gradient.norm() for gradient in gradients if gradient is not None]).norm()
-    fault = describe(locate(batch, result.output, result.total_loss.detach(), grad_norm))
+    fault = locate(batch, result.output, result.total_loss.detach(), grad_norm)
     numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}
-    fields = {name: value for name, value in batch._asdict().items() if name != "core_state"}
-    fields |= {f"core_state {i}": state for i, state in enumerate(batch.core_state)}
     outputs = {"policy_logits": result.output.policy_logits, "baseline": result.output.baseline}
-    return Replay(fault, numbers, {name: _count(value) for name, value in (fields | outputs | named).items()})
+    values = batch.named_tensors() | outputs | named
+    counts = {name: _count(value) for name, value in values.items()}
+    return Replay(describe(fault, quantities(batch.observation)), numbers, counts)
 
 
 def _count(values: Tensor | None) -> tuple[int, int]:
