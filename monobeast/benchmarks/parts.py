@@ -21,7 +21,7 @@ from monobeast.networks import AgentInput
 from monobeast.policy import LocalPolicy
 from monobeast.preparation import Run
 from monobeast.rollouts import Rollout, allocate
-from monobeast.weights import SharedWeights
+from monobeast.weights import SharedWeights, weights_of
 
 _WARM_UP_CALLS = 3  # the first choose kernels and allocate
 
@@ -49,7 +49,7 @@ def measure(run: Run, seconds: float) -> Parts:
         seconds: For each part.
     """
     config = run.config
-    weights = SharedWeights(run.network.parameters())
+    weights = SharedWeights(weights_of(run.network))
     # Without actor processes the learner's own has all the work, and all its threads for it.
     actor_threads = 1 if config.num_actors else config.num_learner_threads
     with _threads(actor_threads), _acting(run, weights) as (environment, policy, slot, batch):
@@ -141,8 +141,8 @@ def _measure_actor(
 
 def _measure_taking(run: Run, seconds: float, weights: SharedWeights, policy: LocalPolicy) -> Part:
     """At the start of every rollout, if there is a newer version, as there mostly is."""
-    config, parameters = run.config, list(run.network.parameters())
-    take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(parameters))
+    config, newest = run.config, weights_of(run.network)
+    take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(newest))
     return Part("taking weights", take / (config.unroll_length * config.envs_per_actor), "actors")
 
 
@@ -185,7 +185,7 @@ def _measure_learner(
         ("optimizer", stopwatch.median(step)),
     ]
     assembly = stopwatch.median(lambda _: staging.copy_(slot))
-    publishing = stopwatch.median(lambda _: weights.publish(network.parameters()))
+    publishing = stopwatch.median(lambda _: weights.publish(weights_of(network)))
     return [
         Part("batch assembly", assembly / slot_samples, "learner"),
         # On the CPU the batch is where it is needed.

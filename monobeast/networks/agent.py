@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from monobeast import trees
 from monobeast.networks.initialization import initialize
+from monobeast.networks.normalizer import Normalizer
 from monobeast.trees import Tree
 
 # One layer of this size for every torso, as for both networks of the paper (its figure 3). Unlike TorchBeast: its two
@@ -69,10 +70,19 @@ class AgentNetwork(Network):
         precision: "float32", or "bfloat16": in what torso and LSTM multiply, by autocast. The weights and the heads are
             float32 in either case: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
             states.
+        normalizer: what observations pass before the torso; it computes in float64 whatever the precision.
     """
 
-    def __init__(self, torso: nn.Module, num_actions: int, use_lstm: bool, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        torso: nn.Module,
+        num_actions: int,
+        use_lstm: bool,
+        precision: str = "float32",
+        normalizer: Normalizer | None = None,
+    ) -> None:
         super().__init__()
+        self.normalizer = normalizer
         self.precision = precision
         self.num_actions = num_actions
         self.torso = torso
@@ -94,7 +104,8 @@ class AgentNetwork(Network):
         """Unrolls over T steps from `core_state`, which is zeroed before each step that opens an episode."""
         device_type = inputs.is_first.device.type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            observation = trees.map_leaves(lambda part: part.flatten(0, 1), inputs.observation)
+            observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
+            observation = trees.map_leaves(lambda part: part.flatten(0, 1), observation)
             features = self.torso(observation).unflatten(0, inputs.is_first.shape)
             core = torch.cat([features, self._what_led_here(inputs)], dim=-1)
             if self.lstm is not None:

@@ -1,10 +1,12 @@
 """From spaces to a network."""
 
 from gymnasium.spaces import Box, Space
+from torch import nn
 
 from monobeast import trees, user_code
 from monobeast.networks import contract
 from monobeast.networks.agent import AgentNetwork, Network
+from monobeast.networks.normalizer import Normalizer
 from monobeast.networks.own import NetworkMaker, OwnNetwork
 from monobeast.networks.torchbeast import TorchBeastNetwork
 from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, PartsTorso, VectorTorso
@@ -22,6 +24,7 @@ def make_network(
     use_lstm: bool = False,
     precision: str = "float32",
     memory_format: str = "channels_last",
+    normalize_observations: bool = False,
 ) -> Network:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
@@ -39,6 +42,8 @@ def make_network(
         use_lstm: whether an LSTM stands between the features and the heads; a network of one's own has its own state.
         precision: "float32" or "bfloat16"; see `AgentNetwork` and `OwnNetwork`.
         memory_format: "channels_last" or "contiguous"; see `ImageTorso`, where alone it is looked at.
+        normalize_observations: whether parts of floats, images left out, pass a `Normalizer`; not with a network of
+            one's own, which may have one in it.
 
     Returns:
         The network, on the CPU.
@@ -52,7 +57,20 @@ def make_network(
     if is_own:
         return _make_own(network, observation_space, num_actions, precision)
     kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
-    return kind(_make_torso(observation_space, network, memory_format), num_actions, use_lstm, precision)
+    torso = _make_torso(observation_space, network, memory_format)
+    normalizer = _make_normalizer(observation_space, torso) if normalize_observations else None
+    return kind(torso, num_actions, use_lstm, precision, normalizer)
+
+
+def _make_normalizer(observation_space: Space, torso: nn.Module) -> Normalizer:
+    """A normalizer of what reaches the vector layers."""
+    places = set(range(len(trees.leaves(trees.of_space(observation_space)))))
+    if isinstance(torso, PartsTorso):
+        places -= set(torso.places)
+    try:
+        return Normalizer(observation_space, () if isinstance(torso, ImageTorso) else places)
+    except ValueError as error:
+        raise ValueError(f"--normalize_observations: {error}") from None
 
 
 def _make_own(

@@ -16,7 +16,7 @@ from monobeast.environments.registry import find_spec
 from monobeast.networks import AgentInput, Network
 from monobeast.rollouts import Rollout, allocate
 from monobeast.user_code import is_call
-from monobeast.weights import NUM_GENERATIONS
+from monobeast.weights import NUM_GENERATIONS, weights_of
 
 _PAGE = 4096  # of shared memory: each tensor is a file of its own
 
@@ -56,7 +56,7 @@ def measure(config: Config, spaces: Spaces, network: Network) -> Footprint:
     return Footprint(
         first_step=one,
         further_step={name: two[name] - one[name] for name in one},
-        parameters=sum(parameter.nbytes for parameter in network.parameters()),
+        parameters=sum(weight.nbytes for weight in weights_of(network)),
         activations=_measure_activations(network, spaces),
         environment=_environment_bytes(config.env),
     )

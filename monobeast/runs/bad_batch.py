@@ -34,14 +34,24 @@ def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path
         "config": dataclasses.asdict(config),
         "network": learner.network.state_dict(),
         "batch": batch._asdict(),
+        "reward_deviation": learner.reward_deviation,
     }
     path = folder / FILE_NAME
     checkpoint.write(path, content)
     return path
 
 
-def load(path: Path, env: str | None = None, network: str | None = None) -> tuple[Config, Network, Rollout]:
-    """Settings, network and batch of a file that `save` wrote; runs no code from it.
+class BadBatch(NamedTuple):
+    """What `save` keeps."""
+
+    config: Config
+    network: Network  # on the CPU, with the weights that met the batch
+    batch: Rollout
+    reward_deviation: float | None  # by which rewards were divided
+
+
+def load(path: Path, env: str | None = None, network: str | None = None) -> BadBatch:
+    """What is in a file that `save` wrote; runs no code from it.
 
     Args:
         path: Of the file.
@@ -61,12 +71,14 @@ def load(path: Path, env: str | None = None, network: str | None = None) -> tupl
         load_weights(made, content["network"])
     except ValueError as error:
         raise ValueError(f"{path}: its weights are not of --network {config.network} as it is now: {error}") from error
-    return config, made, Rollout(**content["batch"])
+    return BadBatch(config, made, Rollout(**content["batch"]), content.get("reward_deviation"))
 
 
-def replay(config: Config, network: Network, batch: Rollout) -> Replay:
+def replay(kept: BadBatch) -> Replay:
     """Repeats loss and gradients of the update on the CPU, without changing the network."""
-    result = compute_loss(network, batch, config)
+    config, network, batch, number = kept
+    deviation = None if number is None else torch.tensor(number, dtype=torch.float64)
+    result = compute_loss(network, batch, config, reward_deviation=deviation)
     learning = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     gradients = torch.autograd.grad(result.total_loss, list(learning.values()), allow_unused=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(learning, gradients)}
