@@ -192,6 +192,7 @@ def test_the_deep_network_takes_images_of_any_size(shape):
         (MultiDiscrete([[1, 2], [3, 1]], start=[[0, -5], [1, 0]]), [[0, -4], [3, 0]], [1, 0, 1, 0, 0, 1, 1]),
         (Box(0, 1, (2,), np.bool_), [False, True], [0, 1]),
         (Box(-9, 9, (2,), np.float16), [-0.5, 1.5], [-0.5, 1.5]),
+        (Tuple([Box(0, 1, (0, 3)), MultiBinary(2)]), (np.zeros((0, 3)), [1, 0]), [1, 0]),
         (Tuple([Discrete(3, start=5), Box(0, 255, (), np.uint8)]), (6, 51), [0, 1, 0, 0.2]),
         (Dict({"b.c": Box(-9, 9, (2,), np.float64), "a": Discrete(2)}), {"a": 1, "b.c": [3, 4]}, [0, 1, 3, 4]),
         (

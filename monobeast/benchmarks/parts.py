@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monobeast import seeding
+from monobeast import seeding, trees
 from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
@@ -129,7 +129,8 @@ def _measure_actor(
 ) -> list[Part]:
     stopwatch, num_envs = Stopwatch("cpu", seconds), run.config.envs_per_actor
     random, num_actions = np.random.default_rng(0), run.spaces.num_actions
-    inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
+    known = slot.observation, slot.is_first, slot.last_action, slot.last_reward
+    inputs = AgentInput(*trees.map_leaves(lambda tensor: tensor[:1], known))
     times = stopwatch.time(environment.step, lambda: random.integers(num_actions, size=num_envs))
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
     return [

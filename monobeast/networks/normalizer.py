@@ -64,9 +64,11 @@ class Normalizer(nn.Module):
             is_taken: bool []: whether it does so after all. It does not either where a number would not be finite.
         """
         parts = trees.leaves(observation)
-        columns = zip(self.places, self.sizes, strict=True)
-        seen = torch.cat([parts[place].double().reshape(-1, size) for place, size in columns], dim=1)  # [T * B, P]
-        merged = self.moments.merged(seen).or_else(self.moments, is_taken)
+        rows = [
+            parts[place].double().reshape(*parts[place].shape[:2], size)
+            for place, size in zip(self.places, self.sizes, strict=True)
+        ]
+        merged = self.moments.merged(torch.cat(rows, dim=-1).flatten(0, 1)).or_else(self.moments, is_taken)
         for buffer, value in zip(self.moments, merged, strict=True):
             buffer.copy_(value)
 

@@ -158,7 +158,7 @@ def _vector_size(space: Space) -> int:
 
 def _to_vector(space: Space, observation: Tensor) -> Tensor:
     """Returns [N, ...] of a space as float32 [N, size]."""
-    flat = observation.reshape(observation.shape[0], -1)
+    flat = observation.reshape(observation.shape[0], math.prod(space.shape))
     if isinstance(space, Discrete):
         flat = F.one_hot(flat.squeeze(1).long() - int(space.start), int(space.n))
     elif isinstance(space, MultiDiscrete):
