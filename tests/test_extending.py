@@ -32,7 +32,8 @@ def test_the_files_do_what_the_page_says(tmp_path):
     for command in COMMANDS:
         words = [sys.executable, *command.split()]
         result = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
-        assert (result.returncode, result.stderr) == (0, ""), command
+        errors = [line for line in result.stderr.splitlines() if not line.startswith("auto: measuring")]
+        assert (result.returncode, errors) == (0, []), command
 
     settings = {}
     for xpid in ("corridor", "reach", "own", "both", "parts", "own_parts", "python"):

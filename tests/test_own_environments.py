@@ -274,7 +274,8 @@ def test_what_only_the_main_script_defines_late_ends_the_run_with_its_name(tmp_p
         class Late(Plain):
             pass
 
-        config = monobeast.Config(env="monobeast/Catch-v0", num_actors=1, savedir=".", xpid="run")
+        sizes = {"num_actors": 1, "envs_per_actor": 2, "num_learner_threads": 1}
+        config = monobeast.Config(env="monobeast/Catch-v0", savedir=".", xpid="run", **sizes)
         print(monobeast.train(config, network=Late).state)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
