@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monobeast import processes, seeding
+from monobeast import processes, seeding, trees
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.makers import Makers
@@ -84,7 +84,7 @@ class Actor:
         self._environment.close()
 
     def _record_input(self, rows: Rollout, t: int) -> None:
-        rows.observation[t] = self._last_step.observation
+        trees.map_leaves(lambda kept, seen: kept.__setitem__(t, seen), rows.observation, self._last_step.observation)
         rows.is_first[t] = self._last_step.is_first
         rows.last_action[t] = self._last_action
         rows.last_reward[t] = self._last_step.reward
@@ -100,7 +100,8 @@ class Actor:
 def _input_at(slot: Rollout, t: int) -> AgentInput:
     """x_t as the network takes it, [1, E, ...]: views of the slot, so an observation is copied once, into its place."""
     now = slice(t, t + 1)
-    return AgentInput(slot.observation[now], slot.is_first[now], slot.last_action[now], slot.last_reward[now])
+    observation = trees.map_leaves(lambda part: part[now], slot.observation)
+    return AgentInput(observation, slot.is_first[now], slot.last_action[now], slot.last_reward[now])
 
 
 class ActorTask(NamedTuple):

@@ -35,7 +35,7 @@ _ALIKE = 0.98  # of the best: smaller settings are preferred that come as near
 _COSTLY = (
     *("env", "env_kwargs", "frame_skip", "noop_max", "full_action_space", "max_episode_frames"),
     *("unroll_length", "batch_size", "optimizer", "momentum", "device"),
-    *("network", "use_lstm", "precision", "memory_format"),
+    *("network", "use_lstm", "precision", "memory_format", "normalize_observations", "normalize_rewards"),
 )
 
 logger = logging.getLogger(__name__)

@@ -121,7 +121,8 @@ class Config:
     entropy_cost: Chosen[float] = _flag(None, "loss", "weight of the entropy loss at the start (default: the preset's)", low=0)
     entropy_cost_end: float | None = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly (default: the preset's; where it has none, entropy_cost)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; soft_asymmetric: 0.3 min(tanh r, 0) + 5 max(tanh r, 0); auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none", "soft_asymmetric"))
-    reward_scale: float = _flag(1.0, "loss", "by what the learner multiplies rewards, after the clip", above=0)
+    normalize_rewards: bool = _flag(False, "loss", "after the clip, divide rewards by the standard deviation of all discounted returns so far, and clip them to [-10, 10]")
+    reward_scale: float = _flag(1.0, "loss", "by what the learner multiplies rewards, after clip and normalization", above=0)
     correction: str = _flag("vtrace", "loss", "what is done about the policy's lag: vtrace, or what the paper compares it with in table 2: one_step, epsilon, none", choices=("vtrace", "one_step", "epsilon", "none"))
     clip_rho_threshold: float | None = _flag(1.0, "loss", "rho-bar: clip of the importance weights in V-trace's targets; none for no clip", low=0)
     clip_pg_rho_threshold: float | None = _flag(1.0, "loss", "clip of the importance weights in the policy gradient; none for no clip", low=0)
@@ -130,6 +131,7 @@ class Config:
 
     network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
+    normalize_observations: bool = _flag(False, "network", "observations of floats, images left out, less their mean and by their standard deviation, both of all that was learned from, clipped to [-10, 10]")
     precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
     memory_format: str = _flag("channels_last", "network", "how convolutions find images in memory: channels_last, the faster on a CPU, or contiguous: channels first", choices=("channels_last", "contiguous"))
 
@@ -196,6 +198,9 @@ class Config:
             self.check_slots()
         if self.use_lstm and is_own(self.network):
             raise ValueError(f"--use_lstm --network {self.network}: exclude each other, what it remembers is its own")
+        if self.normalize_observations and is_own(self.network):
+            way_out = "a monobeast.networks.Normalizer in the network does that"
+            raise ValueError(f"--normalize_observations --network {self.network}: exclude each other; {way_out}")
         if self.disable_cuda and self.device is not None and self.device != "cpu":
             raise ValueError(f"--device {self.device} --disable_cuda: exclude each other")
 

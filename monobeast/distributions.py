@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from torch import Tensor
 from torch.nn import functional as F
 
+from monobeast import one_hot
 from monobeast.losses import compute_entropies
 from monobeast.vtrace import widen
 
@@ -151,8 +152,7 @@ class MultiCategorical(Distribution):
         return _sum([choice.kl_divergence(part, other) for (choice, part), other in pairs])
 
     def encode(self, action: Tensor) -> Tensor:
-        parts = zip(self._choices, action.unbind(-1), strict=True)
-        return torch.cat([choice.encode(part) for choice, part in parts], dim=-1)
+        return one_hot.encode(action, self._sizes)
 
     def center(self, params: Tensor) -> Tensor:
         return torch.cat([choice.center(part) for choice, part in self._split(params)], dim=-1)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from monobeast import environments, film, seeding
+from monobeast import environments, film, seeding, trees
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.film import Film
@@ -165,4 +165,4 @@ def play_episode(
 def _to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
     """[1, 1, ...] tensors of one observation and what led to it."""
     arrays = (step.observation, step.is_first, last_action, step.reward)
-    return AgentInput(*(torch.from_numpy(array[np.newaxis]) for array in arrays))
+    return AgentInput(*trees.map_leaves(lambda array: torch.from_numpy(array[np.newaxis]), arrays))

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-import torch
-from torch.nn.utils import parameters_to_vector
-
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.evaluator import Evaluator, EvaluatorTask
@@ -18,7 +15,7 @@ from monobeast.makers import Makers
 from monobeast.runs.evaluation_log import Evaluation, EvaluationLog
 from monobeast.runs.sinks import Sinks
 from monobeast.score import Episode
-from monobeast.weights import name_weights
+from monobeast.weights import flatten, name_weights, weights_of
 
 _POLL_S = 0.2  # how often the last evaluation looks at signals
 
@@ -52,8 +49,7 @@ class EvaluationSchedule:
         sinks: Sinks = Sinks(),
     ) -> None:
         self._config, self._learner = config, learner
-        size = sum(parameter.numel() for parameter in learner.network.parameters())
-        self._weights = torch.empty(size).share_memory_()
+        self._weights = flatten(weights_of(learner.network)).cpu().share_memory_()
         self._evaluator = Evaluator(
             EvaluatorTask(config, spaces, self._weights, folder / "out.log", makers.pickle())
         )
@@ -104,7 +100,7 @@ class EvaluationSchedule:
             self._take()
 
     def _begin(self) -> None:
-        self._weights.copy_(parameters_to_vector(self._learner.network.parameters()).detach())
+        self._weights.copy_(flatten(weights_of(self._learner.network)))
         self._under_way = self._learner.step, self._learner.num_updates
         self._evaluator.begin(version=self._learner.num_updates)
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils import vector_to_parameters
 
 from monobeast import processes, seeding
 from monobeast.config import Config
@@ -25,6 +24,7 @@ from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, Watched
 from monobeast.queues import MessageQueue, last_words
 from monobeast.restarts import RestartLimit
 from monobeast.score import Episode
+from monobeast.weights import take
 
 _ALIVE = "alive"  # a message
 _ALIVE_INTERVAL_S = 1.0  # between two of them: an episode may last longer than an evaluator may be silent
@@ -72,8 +72,8 @@ def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQ
     try:
         makers = pickle.loads(task.makers)
         network = makers.make_network(task.config, task.spaces).eval()
-        vector_to_parameters(task.weights, network.parameters())  # they are views of the shared ones from now on
         while isinstance(version := requests.get(), int):
+            take(task.weights, network)
             start, watch = time.perf_counter(), _make_watch(requests, replies)
             for episode in play_version(task.config, network, version, watch, makers):
                 replies.put(PlayedEpisode(episode, time.perf_counter() - start))

@@ -5,11 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from monobeast import trees
 from monobeast.networks import AgentOutput
 from monobeast.rollouts import Rollout
+from monobeast.trees import Tree
 
 # In the order in which one leads to the next. Observations and rewards are checked by the actor as well.
-_PER_STEP = ("observation", "reward", "behavior_params", "policy_params", "baseline")
+_PER_STEP = ("reward", "behavior_params", "policy_params", "baseline")  # after the observation's parts
 _OF_THE_UPDATE = ("total_loss", "grad_norm")
 _NO_FAULT = -1
 
@@ -28,6 +30,11 @@ class Fault(NamedTuple):
         return f"{self.quantity} is not finite, first in actor {self.actor}, environment {self.env}, t = {self.t}"
 
 
+def quantities(observation: Tree = None) -> tuple[str, ...]:
+    """Names of all that `locate` looks at, of rollouts with such observations; of a single part without an argument."""
+    return (*trees.name_leaves(observation, "observation"), *_PER_STEP, *_OF_THE_UPDATE)
+
+
 def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm: Tensor) -> Tensor:
     """Where an update's first number is that is not finite, found without waiting for the device.
 
@@ -40,13 +47,13 @@ def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm:
     Returns:
         int64 [4]: number of the quantity or -1 where all are finite, actor, environment, t; to be read by `describe`.
     """
-    observation = rollout.observation
-    values = (observation, rollout.reward, rollout.behavior_params, output.policy_params, output.baseline)
+    values = [*trees.leaves(rollout.observation), rollout.reward, rollout.behavior_params]
+    values += [output.policy_params, output.baseline]
     places = [_first(value, rollout) for value in values if value.is_floating_point()]
     numbers = [i for i, value in enumerate(values) if value.is_floating_point()]
     nowhere = torch.full_like(places[0][1], -1)
     places += [(~value.isfinite(), nowhere) for value in (total_loss, grad_norm)]
-    numbers += range(len(_PER_STEP), len(_PER_STEP) + len(_OF_THE_UPDATE))
+    numbers += range(len(values), len(values) + len(_OF_THE_UPDATE))
     fault = torch.cat([nowhere.new_full((1,), _NO_FAULT), nowhere])
     for number, (is_bad, place) in reversed(list(zip(numbers, places, strict=True))):
         found = torch.cat([nowhere.new_full((1,), number), place])
@@ -54,13 +61,18 @@ def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm:
     return fault
 
 
-def describe(fault: Tensor) -> Fault | None:
-    """Reads what `locate` found; None where all was finite. Waits for the device."""
+def describe(fault: Tensor, names: tuple[str, ...] = quantities()) -> Fault | None:
+    """Reads what `locate` found; None where all was finite. Waits for the device.
+
+    Args:
+        fault: What `locate` gave.
+        names: Of `quantities`, for such observations.
+    """
     number, *place = fault.tolist()
     if number == _NO_FAULT:
         return None
     actor, env, t = (None if part < 0 else part for part in place)
-    return Fault((*_PER_STEP, *_OF_THE_UPDATE)[number], actor, env, t)
+    return Fault(names[number], actor, env, t)
 
 
 def _first(value: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor]:

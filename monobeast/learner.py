@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monobeast import corrections, faults, health, losses, vtrace
+from monobeast import corrections, faults, health, losses, trees, vtrace
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentOutput, Network
+from monobeast.networks import AgentInput, AgentOutput, Network, find_normalizers
+from monobeast.reward_normalizer import RewardNormalizer
 from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
 
@@ -22,7 +23,11 @@ class LossResult(NamedTuple):
 
 
 def compute_loss(
-    network: Network, rollout: Rollout, config: Config, entropy_cost: float | None = None
+    network: Network,
+    rollout: Rollout,
+    config: Config,
+    entropy_cost: float | None = None,
+    reward_deviation: Tensor | None = None,
 ) -> LossResult:
     """The IMPALA loss of a batch: policy gradient, baseline and entropy (section 4.2), summed (appendix D.1).
 
@@ -34,6 +39,7 @@ def compute_loss(
         rollout: A batch on the network's device.
         config: Discount, clips and weights of the losses; `reward_clipping` resolved.
         entropy_cost: In place of the one that the config starts with.
+        reward_deviation: float []: by which rewards are divided; None where they are not.
     """
     inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     output = network(inputs, rollout.core_state)
@@ -44,7 +50,8 @@ def compute_loss(
     target_log_probs = distribution.log_prob(target_params, rollout.action)
     behavior_log_probs = distribution.log_prob(rollout.behavior_params, rollout.action)
     log_rhos = compute_log_rhos(rollout, behavior_log_probs, target_log_probs.detach())
-    returns = compute_returns(rollout, log_rhos, target_log_probs.detach(), output.baseline.detach(), config)
+    known = log_rhos, target_log_probs.detach(), output.baseline.detach()
+    returns = compute_returns(rollout, *known, config, reward_deviation)
     pg_loss = losses.compute_policy_gradient_loss_from_log_probs(target_log_probs, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
     raw_entropy_loss = losses.compute_entropy_loss_from_entropies(distribution.entropy(target_params), mask=counts)
@@ -63,7 +70,12 @@ def compute_loss(
 
 
 def compute_returns(
-    rollout: Rollout, log_rhos: Tensor, target_log_probs: Tensor, baseline: Tensor, config: Config
+    rollout: Rollout,
+    log_rhos: Tensor,
+    target_log_probs: Tensor,
+    baseline: Tensor,
+    config: Config,
+    reward_deviation: Tensor | None = None,
 ) -> vtrace.VTraceReturns:
     """Targets and advantages for a batch whose episodes may end anywhere in it: V-trace's, or those of `--correction`.
 
@@ -73,11 +85,13 @@ def compute_returns(
         target_log_probs: float32 [T, B]: log pi(a_t|x_t).
         baseline: float32 [T+1, B]: V(x_0) .. V(x_T).
         config: Correction, discount, clips, lambda.
+        reward_deviation: float []: by which rewards are divided; None where they are not.
     """
+    rewards = shape_rewards(rollout.reward, config.reward_clipping, config.reward_scale, reward_deviation)
     steps: dict[str, Any] = {
         # A truncated episode had a future, so its discount stays; a terminated one had none.
         "discounts": config.discounting * (~rollout.terminal).to(baseline.dtype),
-        "rewards": shape_rewards(rollout.reward, config.reward_clipping, config.reward_scale),
+        "rewards": rewards,
         "values": baseline[:-1],
         "bootstrap_value": baseline[-1],
         "lambda_": config.vtrace_lambda,
@@ -115,9 +129,11 @@ class Learner:
         self._config = config
         self._device = next(network.parameters()).device
         self._optimizer = make_optimizer(list(network.parameters()), config)
+        self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
+        self._quantities = faults.quantities()  # of the last batch
 
     @property
     def num_bad_updates(self) -> int:
@@ -132,6 +148,11 @@ class Learner:
     @num_bad_in_a_row.setter
     def num_bad_in_a_row(self, number: int) -> None:
         self._bad_in_a_row.fill_(number)
+
+    @property
+    def reward_deviation(self) -> float | None:
+        """By what the rewards of the last update that was made were divided; None where they are not."""
+        return None if self._reward_normalizer is None else float(self._reward_normalizer.deviation)
 
     @property
     def learning_rate(self) -> float:
@@ -161,13 +182,18 @@ class Learner:
         batch = self._to_device(batch)
         self.copying_s += time.perf_counter() - start
         lags = self.num_updates - batch.policy_version
-        result = compute_loss(self.network, batch, self._config, self.entropy_cost)
+        deviation, seen = self._reward_normalizer.look(batch) if self._reward_normalizer else (None, None)
+        result = compute_loss(self.network, batch, self._config, self.entropy_cost, deviation)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
+        self._quantities = faults.quantities(batch.observation)
         fault = faults.locate(batch, result.output, result.total_loss.detach(), grad_norm)
         is_good = fault[0] < 0
         self._step_if(is_good)
+        self._count_observations(batch, is_good)
+        if self._reward_normalizer:
+            self._reward_normalizer.take(seen, is_good)
         self._num_bad += ~is_good
         self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
         self._fault = torch.where(is_good, self._fault, fault)
@@ -185,6 +211,14 @@ class Learner:
         elif is_good:  # the answer is there: nothing need be undone
             self._optimizer.step()
 
+    def _count_observations(self, batch: Rollout, is_good: Tensor) -> None:
+        """Lets normalizers take the batch into account, once its update is made by what they were before.
+
+        x_0 .. x_{T-1}, so that none counts twice: x_T is the next rollout's x_0. Final observations are among them.
+        """
+        for normalizer in find_normalizers(self.network):
+            normalizer.update(trees.map_leaves(lambda part: part[:-1], batch.observation), is_good)
+
     def _step_and_undo_unless(self, is_good: Tensor) -> None:
         """Steps, and takes the step back on the device, so that nobody has to wait for what `is_good` says."""
         state = [*self.network.parameters(), *self._moments()]
@@ -200,7 +234,8 @@ class Learner:
 
     def pop_fault(self) -> tuple[faults.Fault | None, int]:
         """The last fault since the last call, and how many updates in a row have one by now. Waits for the device."""
-        fault, self._fault = faults.describe(self._fault), torch.full_like(self._fault, -1)
+        fault = faults.describe(self._fault, self._quantities)
+        self._fault = torch.full_like(self._fault, -1)
         return fault, self.num_bad_in_a_row
 
     def measure_features(self, batch: Rollout) -> dict[str, float | None]:
@@ -218,6 +253,7 @@ class Learner:
             "step": self.step,
             "num_updates": self.num_updates,
             "num_bad_updates": self.num_bad_updates,
+            **({"rewards": self._reward_normalizer.state_dict()} if self._reward_normalizer else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -226,6 +262,8 @@ class Learner:
         self._optimizer.load_state_dict(state["optimizer"])
         self.step, self.num_updates = state["step"], state["num_updates"]
         self._num_bad.fill_(state["num_bad_updates"])
+        if self._reward_normalizer:
+            self._reward_normalizer.load_state_dict(state["rewards"])
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:

@@ -71,7 +71,8 @@ class Makers(NamedTuple):
             torch.manual_seed(seeding.network_seed(config.seed))
             shapes = spaces.observation, spaces.action
             network = self.network or config.network
-            return make_network(*shapes, network, config.use_lstm, config.precision, config.memory_format)
+            how = config.use_lstm, config.precision, config.memory_format, config.normalize_observations
+            return make_network(*shapes, network, *how)
 
     def _require_free(self, setting: str, argument: str, maker: Any, config: Config) -> None:
         """Raises ValueError unless `maker` can stand in the place of a setting."""

@@ -5,14 +5,14 @@ import os
 import warnings
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from monobeast import trees
 from monobeast.environments import Spaces
 from monobeast.networks import AgentInput, AgentNetwork, Network
+from monobeast.rollouts import allocate
 
-_INPUTS = AgentInput._fields
 _STATE = ("hidden", "cell")
 _NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never changes
 
@@ -20,14 +20,15 @@ _NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never cha
 class _Step(nn.Module):
     """The network, called with tensors alone."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, example: AgentInput) -> None:
         super().__init__()
         self.network = network
+        self._form = tuple(example)
+        self._num_inputs = len(trees.leaves(self._form))
 
-    def forward(
-        self, observation: Tensor, is_first: Tensor, last_action: Tensor, last_reward: Tensor, *state: Tensor
-    ) -> tuple[Tensor, ...]:
-        output = self.network(AgentInput(observation, is_first, last_action, last_reward), state)
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        inputs, state = tensors[: self._num_inputs], tensors[self._num_inputs :]
+        output = self.network(AgentInput(*trees.with_leaves(self._form, inputs)), state)
         return (output.policy_params, output.baseline, *output.core_state)
 
 
@@ -43,8 +44,9 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     """Writes one step of the network, T = 1, for any number of columns B.
 
     Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
-    before the first step. Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`.
-    Where actions are real numbers, `policy_params` [1, B, 2 D] are in the logits' place.
+    before the first step. An observation of several parts is an input for each, such as `observation['camera']`.
+    Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`. Where actions are real
+    numbers, `policy_params` [1, B, 2 D] are in the logits' place.
     The state of a network of the user's own is `state_0`, `state_1` and so on, and `next_state_0`; its `initial_state`
     says what it is before the first step.
 
@@ -60,11 +62,12 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     state = network.initial_state(_NUM_COLUMNS)
     numbered = [f"state_{i}" for i in range(len(state))]
     state_names = _STATE[: len(state)] if isinstance(network, AgentNetwork) else numbered
-    example = (*_make_inputs(spaces), *state)
+    inputs = _make_inputs(spaces)
+    named = trees.name_fields(inputs)
+    example = (*named.values(), *state)
     outputs = (network.distribution.params_name, "baseline")
     columns = torch.export.Dim("batch", min=1)
-    shapes: list[object] = [{1: columns} for _ in _INPUTS]
-    shapes += [tuple({1: columns} for _ in state)] if state else []  # what is `*state` in the signature is one
+    shapes = (tuple({1: columns} for _ in example),)  # what is `*tensors` in the signature is one
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)  # it warns of packages that nothing here needs
@@ -72,12 +75,12 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
-                _Step(network).eval(),
+                _Step(network, inputs).eval(),
                 example,
                 dynamo=True,
                 verbose=False,
-                dynamic_shapes=tuple(shapes),
-                input_names=[*_INPUTS, *state_names],
+                dynamic_shapes=shapes,
+                input_names=[*named, *state_names],
                 output_names=[*outputs, *(f"next_{name}" for name in state_names)],
             )
     finally:
@@ -94,11 +97,6 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
 
 def _make_inputs(spaces: Spaces) -> AgentInput:
     """Tensors of the right types and shapes, all zero."""
-    sample = torch.as_tensor(spaces.observation.sample())
-    shape = (1, _NUM_COLUMNS)
-    return AgentInput(
-        observation=torch.zeros(*shape, *sample.shape, dtype=sample.dtype),
-        is_first=torch.zeros(shape, dtype=torch.bool),
-        last_action=torch.from_numpy(np.zeros((*shape, *spaces.action.shape), spaces.action.dtype)),
-        last_reward=torch.zeros(shape),
-    )
+    rollout = allocate(1, _NUM_COLUMNS, spaces.observation, spaces.action)
+    known = rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward
+    return AgentInput(*trees.map_leaves(lambda tensor: tensor[:1].zero_(), known))

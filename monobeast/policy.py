@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from monobeast.networks import AgentInput, AgentNetwork, Network
-from monobeast.weights import SharedWeights, WeightsReader
+from monobeast.weights import SharedWeights, WeightsReader, weights_of
 
 
 class Decision(NamedTuple):
@@ -43,7 +43,7 @@ class LocalPolicy:
             return 0
         before, version = self._reader.version, self._reader.refresh()
         if version != before and self._acting is not self._network:
-            for copied, weight in zip(self._acting.parameters(), self._network.parameters(), strict=True):
+            for copied, weight in zip(weights_of(self._acting), weights_of(self._network), strict=True):
                 copied.copy_(weight)
         return version
 

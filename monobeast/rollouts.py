@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monobeast import trees
 from monobeast.distributions import for_space
+from monobeast.trees import Tree
 
 
 class Rollout(NamedTuple):
@@ -18,7 +20,7 @@ class Rollout(NamedTuple):
     area alike; time, where there is one, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
     """
 
-    observation: Tensor  # [T+1, B, ...], the space's dtype: x_t
+    observation: Tree  # [T+1, B, ...], the space's dtype: x_t; of a Dict or Tuple space, a tree of such tensors
     is_first: Tensor  # bool [T+1, B]: x_t opens an episode
     last_action: Tensor  # as action, [T+1, B, ...]: what led to x_t
     last_reward: Tensor  # float32 [T+1, B]: what led to x_t, unclipped
@@ -54,10 +56,12 @@ class Rollout(NamedTuple):
         return self.is_first[1:]  # x_1 .. x_T: what a_0 .. a_{T-1} led to
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
-        """A rollout of `function(tensor)` for every tensor, those of `core_state` included."""
-        fields = self._asdict()
-        core_state = tuple(function(state) for state in fields.pop("core_state"))
-        return Rollout(**{name: function(tensor) for name, tensor in fields.items()}, core_state=core_state)
+        """A rollout of `function(tensor)` for every tensor, those of `observation` and `core_state` included."""
+        return Rollout(*trees.map_leaves(function, tuple(self)))
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """Every tensor by the name of its field, with its place where the field has several: `core_state[0]`."""
+        return trees.name_fields(self)
 
     def columns(self, start: int, stop: int) -> "Rollout":
         """A view of the trajectories `start` to `stop`, the latter not included."""
@@ -67,14 +71,16 @@ class Rollout(NamedTuple):
         """Overwrites every tensor with that of `source`.
 
         Raises:
-            ValueError: a field's shape differs; nothing is broadcast.
+            ValueError: a tensor's shape differs; nothing is broadcast.
         """
-        for name, own, other in zip(self._fields, self, source, strict=True):
-            pairs = zip(own, other, strict=True) if name == "core_state" else [(own, other)]
-            for target, origin in pairs:
-                if target.shape != origin.shape:
-                    raise ValueError(f"{name}: expected shape {tuple(target.shape)}, found {tuple(origin.shape)}")
-                target.copy_(origin)
+
+        def copy(target: Tensor, origin: Tensor) -> None:
+            if target.shape != origin.shape:
+                name = next(name for name, tensor in self.named_tensors().items() if tensor is target)
+                raise ValueError(f"{name}: expected shape {tuple(target.shape)}, found {tuple(origin.shape)}")
+            target.copy_(origin)
+
+        trees.map_leaves(copy, tuple(self), tuple(source))
 
 
 def allocate(
@@ -92,18 +98,16 @@ def allocate(
     Args:
         unroll_length: T.
         num_columns: B.
-        observation_space: Of one environment; gives the observation's shape and dtype.
+        observation_space: Of one environment; gives shape and dtype of the observation, or of each of its parts.
         action_space: As agents see it; gives the action's shape and dtype, and P.
         core_state: Of any number of columns; gives L and H.
         is_shared: The memory is one that processes started later can share.
     """
     T, B = unroll_length, num_columns
-    distribution = for_space(action_space)
+    parts, distribution = trees.of_space(observation_space), for_space(action_space)
     action_shape, action_dtype = distribution.action_shape, distribution.action_dtype
-    # NumPy names the dtypes of spaces; torch has one of the same size for each.
-    observation_dtype = torch.from_numpy(np.empty(0, dtype=observation_space.dtype)).dtype
     rollout = Rollout(
-        observation=torch.empty(T + 1, B, *observation_space.shape, dtype=observation_dtype),
+        observation=trees.map_leaves(lambda part: torch.empty(T + 1, B, *part.shape, dtype=_torch_dtype(part)), parts),
         is_first=torch.empty(T + 1, B, dtype=torch.bool),
         last_action=torch.empty(T + 1, B, *action_shape, dtype=action_dtype),
         last_reward=torch.empty(T + 1, B),
@@ -122,6 +126,11 @@ def allocate(
     if is_shared:  # before it is filled: what nobody has written to takes no room while it moves
         rollout = rollout.map(Tensor.share_memory_)
     return rollout.map(_fill_conspicuously)
+
+
+def _torch_dtype(space: gymnasium.Space) -> torch.dtype:
+    """NumPy names the dtypes of spaces; torch has one of the same size for each."""
+    return torch.from_numpy(np.empty(0, dtype=space.dtype)).dtype
 
 
 def _fill_conspicuously(tensor: Tensor) -> Tensor:

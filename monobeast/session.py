@@ -28,7 +28,7 @@ from monobeast.runs.logs import RunLog
 from monobeast.runs.sinks import Sinks
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
-from monobeast.weights import LateWeights, SharedWeights
+from monobeast.weights import LateWeights, SharedWeights, weights_of
 
 _LEAST_MEASURED_S = 5.0  # before it is said what bound a run
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -56,7 +56,7 @@ class Session:
             self.num_resumes = prepared.saved["num_resumes"] + 1
             self.restarts_before = prepared.saved["actor_restarts"]
         self.saved_step = self.learner.step  # of the last checkpoint; 0 without one
-        weights = SharedWeights(prepared.network.parameters(), version=self.learner.num_updates)
+        weights = SharedWeights(weights_of(prepared.network), version=self.learner.num_updates)
         self.publisher = LateWeights(weights, self.config.force_lag) if self.config.force_lag else weights
         source = InlineActor if self.config.num_actors == 0 else ActorPool
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
@@ -138,7 +138,7 @@ class Session:
                 with self._span("update"):
                     statistics = self.learner.update(batch)
                 with self._span("publish weights"):
-                    self.publisher.publish(self.learner.network.parameters())
+                    self.publisher.publish(weights_of(self.learner.network))
                 with self._span("statistics"):
                     self.log.record(batch, statistics, self.learner.step)
                 self._start_clocks()

@@ -1,5 +1,8 @@
 """Weights that the learner publishes and every actor copies, versioned and never torn, without a lock.
 
+With the parameters of a network go the statistics of its normalizers: what one version sees and what it makes of it
+belong together.
+
 A lock could be held by a dead process. Instead the flat weights lie in G generations, version v in generation v mod G:
 the learner writes a generation nobody should be reading, then announces its version. An actor that was too slow sees
 so by the announcement, and copies again.
@@ -11,7 +14,8 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from monobeast.networks import find_normalizers
 
 NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
@@ -19,11 +23,42 @@ _MAX_ATTEMPTS = 10
 _NEEDS_CHECKSUM = platform.machine().lower() not in ("x86_64", "amd64")
 
 
+def weights_of(network: nn.Module) -> list[Tensor]:
+    """All that updates change: parameters, and after them the statistics of normalizers. The tensors themselves."""
+    statistics = [buffer for normalizer in find_normalizers(network) for buffer in normalizer.buffers()]
+    return [*network.parameters(), *statistics]
+
+
+def flatten(tensors: Iterable[Tensor]) -> Tensor:
+    """Tensors of float32 and float64 as one float32 vector, a copy; a float64 is two of its numbers, bit by bit."""
+    return torch.cat([tensor.detach().reshape(-1).view(torch.float32) for tensor in tensors])
+
+
+def unflatten(vector: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
+    """What `flatten` made of such tensors: views of the vector, but copies of what is float64."""
+    tensors = list(tensors)
+    parts = vector.split([tensor.nbytes // vector.element_size() for tensor in tensors])
+    return [
+        (part if tensor.dtype == vector.dtype else part.clone().view(tensor.dtype)).view_as(tensor)
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
+
+
+def take(vector: Tensor, network: nn.Module) -> None:
+    """Gives a network the weights of `flatten(weights_of(network))`: its parameters become views of the vector."""
+    weights = weights_of(network)
+    for weight, part in zip(weights, unflatten(vector, weights), strict=True):
+        if isinstance(weight, nn.Parameter):
+            weight.data = part
+        else:
+            weight.copy_(part)
+
+
 class SharedWeights:
     """The newest weights, in shared memory: one writer (the learner), any number of readers (the actors)."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], version: int = 0) -> None:
-        vector = parameters_to_vector(parameters).detach()
+    def __init__(self, weights: Iterable[Tensor], version: int = 0) -> None:
+        vector = flatten(weights)
         self._generations = torch.zeros(NUM_GENERATIONS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
         self._checksums = torch.full((NUM_GENERATIONS,), _checksum(vector)).share_memory_()
@@ -34,11 +69,11 @@ class SharedWeights:
         """The newest version that is whole."""
         return int(self._published)
 
-    def publish(self, parameters: Iterable[Tensor]) -> None:
-        """Makes the parameters the next version. The learner alone calls this."""
+    def publish(self, weights: Iterable[Tensor]) -> None:
+        """Makes these the next version. The learner alone calls this."""
         version = self.version + 1
         vector = self._generations[version % NUM_GENERATIONS]
-        vector.copy_(parameters_to_vector(parameters).detach())
+        vector.copy_(flatten(weights))
         if _NEEDS_CHECKSUM:
             self._checksums[version % NUM_GENERATIONS] = _checksum(vector)
         self._published.fill_(version)  # announced last
@@ -61,11 +96,10 @@ def _checksum(vector: Tensor) -> int:
 
 
 def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
-    """Flat weights, and the network's buffers, as its `state_dict` has them: copies on the CPU, by name."""
-    parameters = list(network.parameters())
-    parts = vector.split([parameter.numel() for parameter in parameters])
-    flat = {id(parameter): part.view_as(parameter) for parameter, part in zip(parameters, parts, strict=True)}
-    state = network.state_dict(keep_vars=True)  # the parameters themselves
+    """Flat weights, and the network's other buffers, as its `state_dict` has them: copies on the CPU, by name."""
+    weights = weights_of(network)
+    flat = {id(weight): part for weight, part in zip(weights, unflatten(vector, weights), strict=True)}
+    state = network.state_dict(keep_vars=True)  # the parameters and buffers themselves
     return {name: flat.get(id(value), value).detach().cpu().clone() for name, value in state.items()}
 
 
@@ -77,9 +111,9 @@ class LateWeights:
         self._delay = delay
         self._held: deque[list[Tensor]] = deque()
 
-    def publish(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Keeps a copy of the parameters, and makes those of `delay` calls before the next version."""
-        self._held.append([parameter.detach().clone() for parameter in parameters])
+    def publish(self, weights: Iterable[Tensor]) -> None:
+        """Keeps a copy of the weights, and makes those of `delay` calls before the next version."""
+        self._held.append([weight.detach().clone() for weight in weights])
         if len(self._held) > self._delay:
             self._shared.publish(self._held.popleft())
 
@@ -88,14 +122,14 @@ class WeightsReader:
     """Keeps a network of one's own at the newest version.
 
     From the first version on, the network's parameters are views into one of two flat vectors; a newer version is
-    copied into the other, and they change places only when it is whole.
+    copied into the other, and they change places only when it is whole. Statistics are copied from there.
     """
 
     def __init__(self, shared: SharedWeights, network: nn.Module) -> None:
         self._shared = shared
         self._network = network
-        size = sum(parameter.numel() for parameter in network.parameters())
-        self._in_use, self._spare = torch.empty(size), torch.empty(size)
+        self._in_use = flatten(weights_of(network))
+        self._spare = torch.empty_like(self._in_use)
         self.version = -1  # none taken yet
 
     def refresh(self) -> int:
@@ -110,7 +144,7 @@ class WeightsReader:
             return self.version
         version = self._shared.copy_newest(self._spare)
         if version is not None:
-            vector_to_parameters(self._spare, self._network.parameters())
+            take(self._spare, self._network)
             self._in_use, self._spare = self._spare, self._in_use
             self.version = version
         if self.version < 0:

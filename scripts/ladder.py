@@ -110,6 +110,7 @@ CLASSIC = {
     **{"entropy_cost": 0.01, "entropy_cost_end": 0.01, "learning_rate_schedule": "linear"},
     **{"correction": "vtrace", "life_loss_terminal": False},
     **{"reward_clipping": "none", "reward_scale": 1.0},
+    **{"normalize_observations": False, "normalize_rewards": False},
     **{"clip_rho_threshold": 1.0, "clip_c_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "vtrace_lambda": 1.0},
     **{"network": "mlp", "use_lstm": False, "precision": "float32", "memory_format": "channels_last"},
     **{"device": "cpu", "num_learner_threads": 1},

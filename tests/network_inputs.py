@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from monobeast import trees
 from monobeast.networks import AgentInput, make_network
 
 NUM_ACTIONS = 5
@@ -22,9 +23,13 @@ def random_inputs(space=VECTOR, num_steps=8, num_columns=2):
     space.seed(2)
     generator = torch.Generator().manual_seed(3)
     shape = (num_steps, num_columns)
-    samples = np.stack([space.sample() for _ in range(num_steps * num_columns)])
+    samples = [space.sample() for _ in range(num_steps * num_columns)]
+
+    def stack(part, *leaves):
+        return torch.from_numpy(np.stack([np.asarray(leaf, part.dtype) for leaf in leaves])).unflatten(0, shape)
+
     return AgentInput(
-        observation=torch.from_numpy(samples).unflatten(0, shape),
+        observation=trees.map_leaves(stack, trees.of_space(space), *samples),
         is_first=torch.zeros(shape, dtype=torch.bool),
         last_action=torch.randint(NUM_ACTIONS, shape, generator=generator),
         last_reward=torch.randn(shape, generator=generator),
@@ -39,7 +44,7 @@ def random_state(num_columns=2):
 def unroll(network, inputs, state=None, steps=slice(None)):
     state = network.initial_state(inputs.is_first.shape[1]) if state is None else state
     with torch.no_grad():
-        return network(AgentInput(*(tensor[steps] for tensor in inputs)), state)
+        return network(AgentInput(*trees.map_leaves(lambda tensor: tensor[steps], tuple(inputs))), state)
 
 
 def seen_by(module, network, inputs):

@@ -56,6 +56,10 @@ def make_rollout(ends, behavior_logits, seed=0):
 
 def weigh(rollout, target_params):
     """log_rhos and log pi of the actions, float [T, B] each, of a softmax policy."""
-    distribution = Categorical(target_params.shape[-1])
+    return weigh_by(Categorical(target_params.shape[-1]), rollout, target_params)
+
+
+def weigh_by(distribution, rollout, target_params):
+    """The same of a policy of any distribution."""
     behavior, target = (distribution.log_prob(p, rollout.action) for p in (rollout.behavior_params, target_params))
     return compute_log_rhos(rollout, behavior, target), target

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from monobeast.config import Config
 from monobeast.environments import Spaces
@@ -17,6 +17,8 @@ GB = 10**9
 IMAGE = Spaces(Box(0, 255, (84, 84, 4), np.uint8), Discrete(6))
 VECTOR = Spaces(Box(-1, 1, (7,), np.float64), Discrete(3))
 NUMBER = Spaces(Discrete(9), Discrete(2))
+IMAGE_AND_REST = Dict(image=Box(0, 255, (40, 40), np.uint8), rest=Tuple([Box(-1, 1, (), np.float16), Discrete(3)]))
+PARTS = Spaces(IMAGE_AND_REST, Discrete(2))
 ROOMY = Machine(
     shared_memory=20 * GB, memory=20 * GB, open_files=OpenFiles(10, 1024, 20_000), processes=30_000, cores=64
 )

@@ -13,7 +13,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 
 from monobeast.config import Config
 
@@ -352,6 +352,38 @@ class Savable(Lives):
         self.sum = None  # whoever asks for the state now is too late
 
 
+class Parts(Savable):
+    """An observation of parts of every kind, nested, which tells the step number n of the episode in each of them.
+
+    Args:
+        steps: of an episode.
+        bad_step: in which the number in the first float64 part is not finite.
+    """
+
+    def __init__(self, steps=12, bad_step=None):
+        super().__init__(lives=1, steps=steps)
+        self.bad_step = bad_step
+        image, switch = Box(0, 255, (36, 40, 3), np.uint8), Box(0, 1, (), np.bool_)
+        self.observation_space = Tuple(
+            [
+                Dict({"a.b": image, "on": switch, "n": Discrete(16, start=-3)}),
+                MultiDiscrete([[16, 17], [18, 19]], start=[[0, 0], [2, -2]]),
+                MultiBinary(4),
+                Tuple([Box(-99, 99, (2,), np.float64), Box(-99, 99, (), np.float16), Box(-99, 99, (1,), np.int8)]),
+            ]
+        )
+
+    def observation(self):
+        n = self.step_number
+        bits = np.array([n >> i & 1 for i in range(4)], np.int8)
+        first = np.full(2, np.nan if n == self.bad_step else n + 0.125)
+        numbers = (first, np.asarray(n, np.float16), np.full(1, -n, np.int8))
+        image = np.full((36, 40, 3), n, np.uint8)
+        image[0] = 255  # the network takes images less their mean
+        parts = {"a.b": image, "on": np.asarray(n % 2, bool), "n": n - 3}
+        return parts, np.array([[n, n], [n + 2, n - 2]]), bits, numbers
+
+
 class OddSpaces(Stub):
     """One space out of the ordinary, by name; the rest as in Stub."""
 
@@ -359,6 +391,12 @@ class OddSpaces(Stub):
         "dict": Dict(glyphs=Box(0, 9, (21, 79), np.int16), blstats=Box(0.0, 9.0, (27,), np.float32)),
         "tuple": Tuple((Discrete(2), Discrete(3))),
         "multi_discrete": MultiDiscrete([3, 2]),
+        "text": Text(5),
+        "sequence in dict": Dict(near=Box(0.0, 1.0, (2,)), far=Tuple([Discrete(2), Sequence(Discrete(3))])),
+        "graph": Graph(Discrete(3), None),
+        "empty": Dict(),
+        "many": Tuple([Discrete(2)] * 201),
+        "long double": Box(0, 1, (2,), np.longdouble),
     }
     ACTIONS = {
         **{"multi_discrete": MultiDiscrete([3, 2]), "box": Box(-1.0, 1.0, (2,)), "one": Discrete(1)},
@@ -415,6 +453,22 @@ class Acts(Fixed):
         self.np_random.bit_generator.state = state["generator"]
 
 
+class Mirror(Acts):
+    """As Acts, but choices are observed as a MultiDiscrete, and numbers in a Dict beside the number of the step."""
+
+    def __init__(self, space="table", n=5):
+        super().__init__(space, n)
+        if isinstance(self.action_space, MultiDiscrete):
+            self.observation_space = self.action_space
+        else:
+            self.observation_space = Dict(numbers=self.observation_space, step=Discrete(n + 1))
+
+    def observation(self):
+        if isinstance(self.action_space, MultiDiscrete):
+            return self.last_action.reshape(self.action_space.shape).astype(np.int64)
+        return {"numbers": self.last_action, "step": self.step_number}
+
+
 def _register(env_id, entry_point, **kwargs):
     # The module may be imported under two names, with and without "tests.".
     if env_id not in gymnasium.registry:
@@ -422,7 +476,7 @@ def _register(env_id, entry_point, **kwargs):
 
 
 _CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
-for _class in (*_CLASSES, Acts, Echo, Savable, OddSpaces, Vanish, Torch, Unevaluated):
+for _class in (*_CLASSES, Acts, Mirror, Echo, Savable, Parts, OddSpaces, Vanish, Torch, Unevaluated):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):
     _register(f"{_class.__name__}5-v0", _class, n=5)

@@ -257,3 +257,20 @@ NOT_CALLABLE = 7
 
 def make_nothing(observation_space, num_actions):
     return None
+
+
+class PartsNet(nn.Module):
+    """Sees two parts of what `stub_environments.Parts` shows."""
+
+    def __init__(self, observation_space, num_actions):
+        super().__init__()
+        self.body, self.relu = nn.Linear(observation_space[3][0].shape[0] + 1, SIZE), nn.ReLU()
+        self.policy, self.baseline = nn.Linear(SIZE, num_actions), nn.Linear(SIZE, 1)
+
+    def initial_state(self, batch_size):
+        return ()
+
+    def forward(self, inputs, core_state):
+        parts, _, _, numbers = inputs.observation
+        features = self.relu(self.body(torch.cat([numbers[0].float(), parts["n"].float().unsqueeze(-1)], dim=-1)))
+        return self.policy(features), self.baseline(features).squeeze(-1), core_state

@@ -117,10 +117,11 @@ def test_of_sizes_that_are_alike_the_smallest_is_chosen():
 # Measured once
 
 
-def test_what_was_measured_is_kept_for_the_same_settings_alone(measured, folder):
+@pytest.mark.parametrize("another", [{"unroll_length": 7}, {"normalize_rewards": True}])
+def test_what_was_measured_is_kept_for_the_same_settings_alone(measured, folder, another):
     first = prepare()
     num_measured = len(measured)
-    second, other = prepare(learning_rate=1.0), prepare(unroll_length=7)
+    second, other = prepare(learning_rate=1.0), prepare(**another)
 
     assert 0 < num_measured and len(measured) == 2 * num_measured  # not for the second
     sizes = [tuple(getattr(run.config, name) for name in AUTO) for run in (first, second)]
@@ -183,13 +184,22 @@ def test_what_is_measured_is_no_longer_than_needed(measured, folder):
     }
 
 
-@pytest.mark.parametrize("settings", [{}, {"use_lstm": True, "batch_size": 3}, {"network": "deep", "batch_size": 1}])
+NUMBERS = {"env": "stub_environments:Mirror-v0", "env_kwargs": '{"space": "matrix"}', "use_lstm": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"use_lstm": True, "batch_size": 3},
+        {"env": "ALE/Pong-v5", "network": "deep", "batch_size": 1},
+        NUMBERS | {"normalize_observations": True, "normalize_rewards": True},
+    ],
+)
 def test_it_can_be_measured_with_every_network(folder, settings):
-    env = {"env": "ALE/Pong-v5"} if "network" in settings else {}
+    run = prepare(unroll_length=2, **settings)
 
-    run = prepare(unroll_length=2, **settings, **env)
-
-    candidates = find_candidates(Config(**(CATCH | settings | env)), machine.count_cores())
+    candidates = find_candidates(Config(**(CATCH | settings)), machine.count_cores())
     assert tuple(getattr(run.config, name) for name in AUTO) in candidates and "measured now" in run.auto
 
 

@@ -118,10 +118,12 @@ def test_the_parts_of_catch_are_all_measured_and_leave_the_run_as_it_was():
     [
         {"envs_per_actor": 2, "batch_size": 8, "use_lstm": True},
         {"envs_per_actor": 8, "batch_size": 4, "num_actors": 0, "optimizer": "adam"},
+        {"env": "stub_environments:Parts-v0", "network": "mlp", "normalize_observations": True},
     ],
 )
 def test_parts_can_be_measured_at_any_sizes(settings):
-    config = Config(env="monobeast/Catch-v0", device="cpu", num_learner_threads=1, seed=1, **settings)
+    defaults = {"env": "monobeast/Catch-v0", "device": "cpu", "num_learner_threads": 1, "seed": 1}
+    config = Config(**defaults | settings)
 
     assert Costs.of(parts.measure(preparation.prepare(config), seconds=0.0).summed).learner > 0
 

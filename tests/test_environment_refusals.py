@@ -49,9 +49,15 @@ def test_a_module_that_fails_is_named_with_its_error(source, message, tmp_path, 
         (stub_config("OddSpaces-v0", action="bytes"), r"action space Box\(0, 255, \(2,\), uint8\).*Box of floats"),
         (stub_config("OddSpaces-v0", action="nothing"), r"action space Box\(.*\(0,\), float32\).*an element at least"),
         (stub_config("OddSpaces-v0", action="bits"), r"action space MultiBinary\(3\).*only Discrete, Multi"),
-        (stub_config("OddSpaces-v0", observation="dict"), r"observation space Dict\(.*only Box and Discrete"),
-        (stub_config("OddSpaces-v0", observation="tuple"), r"observation space Tuple\(.*only Box and Discrete"),
-        (stub_config("OddSpaces-v0", observation="multi_discrete"), r"observation space MultiDiscrete\("),
+        (stub_config("OddSpaces-v0", observation="text"), r"observation space Text\(.*\) is not supported; only Box"),
+        (
+            stub_config("OddSpaces-v0", observation="sequence in dict"),
+            r"its observation space Sequence\(Discrete\(3\).*\), at observation\['far'\]\[1\], is not supported; ",
+        ),
+        (stub_config("OddSpaces-v0", observation="graph"), r"its observation space Graph\(.*\) is not supported; only"),
+        (stub_config("OddSpaces-v0", observation="empty"), r"empty Dict observation space is not allowed"),
+        (stub_config("OddSpaces-v0", observation="many"), r"has 201 parts: must have at least 1 and at most 200"),
+        (stub_config("OddSpaces-v0", observation="long double"), r"its dtype float128 must be bool, whole numbers or"),
     ],
 )
 def test_a_space_that_is_not_supported_is_named_with_what_is(config, message):

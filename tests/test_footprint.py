@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from resource_needs import IMAGE, NUMBER, VECTOR, make_agent, make_config, on_linux
+from resource_needs import IMAGE, NUMBER, PARTS, VECTOR, make_agent, make_config, on_linux
 
-from monobeast import environments
+from monobeast import environments, trees
 from monobeast.resources import footprint, machine
 from monobeast.actor_pool import ActorPool
 from monobeast.rollouts import allocate
@@ -21,20 +21,15 @@ from monobeast.weights import SharedWeights
 CHECKOUT = Path(__file__).parent.parent
 
 
-def tensors_of(rollout):
-    fields = rollout._asdict()
-    return fields | dict(enumerate(fields.pop("core_state")))
-
-
 @pytest.mark.parametrize("use_lstm", [False, True])
-@pytest.mark.parametrize("spaces", [IMAGE, VECTOR, NUMBER])
+@pytest.mark.parametrize("spaces", [IMAGE, VECTOR, NUMBER, PARTS])
 def test_bytes_of_every_field_are_those_of_a_real_rollout(spaces, use_lstm):
     agent = make_agent(spaces, use_lstm)
     sizes = footprint.measure(make_config(), spaces, agent)
     real = allocate(13, 6, spaces.observation, spaces.action, agent.initial_state(1))
 
     assert footprint.rollout_bytes(sizes, unroll_length=13, num_columns=6) == {
-        name: tensor.nbytes for name, tensor in tensors_of(real).items()
+        name: tensor.nbytes for name, tensor in real.named_tensors().items()
     }
 
 
@@ -51,18 +46,21 @@ def shared_files():
 
 
 @on_linux
-@pytest.mark.parametrize("use_lstm", [False, True])
-def test_shared_memory_is_what_a_real_pool_takes_to_the_byte(use_lstm):
-    agent, config = make_agent(VECTOR, use_lstm), make_config(num_buffers=70, unroll_length=30)
-    sizes = footprint.measure(config, VECTOR, agent)
+@pytest.mark.parametrize(("spaces", "use_lstm"), [(VECTOR, False), (VECTOR, True), (PARTS, False)])
+def test_shared_memory_is_what_a_real_pool_takes_to_the_byte(spaces, use_lstm):
+    agent, config = make_agent(spaces, use_lstm), make_config(num_buffers=70, unroll_length=30)
+    sizes = footprint.measure(config, spaces, agent)
     before = shared_files()
 
     weights = SharedWeights(agent.parameters())
-    pool = ActorPool(config, VECTOR, agent.initial_state(1), weights)
+    pool = ActorPool(config, spaces, agent.initial_state(1), weights)
     new = {number: size for number, size in shared_files().items() if number not in before}
+    observation_bytes = [part.nbytes for part in trees.leaves(pool._store.observation)]
     del pool, weights
 
-    assert sum(footprint.shared_memory(config, sizes).values()) == sum(new.values())
+    needed = footprint.shared_memory(config, sizes)
+    assert sum(needed.values()) == sum(new.values())
+    assert needed["observations"] == sum(map(footprint._pages, observation_bytes))
     assert len(new) == len(sizes.first_step) + footprint._OF_WEIGHTS
 
 

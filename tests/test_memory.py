@@ -5,6 +5,7 @@ import warnings
 
 import gymnasium
 import pytest
+from gymnasium.spaces import Discrete
 from gymnasium.utils.env_checker import check_env
 
 from monobeast import environments
@@ -187,6 +188,6 @@ def test_env_kwargs_reach_it_and_are_refused_in_its_own_words():
     def check(env_kwargs):
         return environments.check(Config(env="monobeast/Memory-v0", env_kwargs=env_kwargs))
 
-    assert check('{"num_cues": 5, "delay": 3}') == (gymnasium.spaces.Discrete(7), 5)
+    assert check('{"num_cues": 5, "delay": 3}') == (Discrete(7), Discrete(5))
     with pytest.raises(ValueError, match='--env_kwargs .*"delay": -1.*: delay -1: must be an int of at least 0'):
         check('{"delay": -1}')

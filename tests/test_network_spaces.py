@@ -1,6 +1,5 @@
 """How observations of every kind reach the network, and which network they get."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -8,6 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from network_inputs import IMAGE, NUM_ACTIONS, VECTOR, make, random_inputs, random_state, seen_by, unroll
 from torch import nn
 
+from monobeast import trees
 from monobeast.networks.torsos import ImageTorso, ResidualBlock, VectorTorso
 
 
@@ -184,15 +184,89 @@ def test_the_deep_network_takes_images_of_any_size(shape):
 
 
 @pytest.mark.parametrize(
-    "space",
-    [Dict(glyphs=Box(0, 9, (21, 79), np.int16)), Tuple([VECTOR, VECTOR]), MultiBinary(3), MultiDiscrete([3, 2])],
+    ("space", "value", "expected"),
+    [
+        (MultiBinary(3), [0, 1, 1], [0, 1, 1]),
+        (MultiBinary([2, 2]), [[0, 1], [1, 1]], [0, 1, 1, 1]),
+        (MultiDiscrete([3, 2]), [2, 0], [0, 0, 1, 1, 0]),
+        (MultiDiscrete([[1, 2], [3, 1]], start=[[0, -5], [1, 0]]), [[0, -4], [3, 0]], [1, 0, 1, 0, 0, 1, 1]),
+        (Box(0, 1, (2,), np.bool_), [False, True], [0, 1]),
+        (Box(-9, 9, (2,), np.float16), [-0.5, 1.5], [-0.5, 1.5]),
+        (Tuple([Box(0, 1, (0, 3)), MultiBinary(2)]), (np.zeros((0, 3)), [1, 0]), [1, 0]),
+        (Tuple([Discrete(3, start=5), Box(0, 255, (), np.uint8)]), (6, 51), [0, 1, 0, 0.2]),
+        (Dict({"b.c": Box(-9, 9, (2,), np.float64), "a": Discrete(2)}), {"a": 1, "b.c": [3, 4]}, [0, 1, 3, 4]),
+        (
+            Dict(a=Tuple([Box(-9, 9, (1, 2), np.int8), Dict(z=MultiDiscrete([2]))])),
+            {"a": ([[-1, 2]], {"z": [1]})},
+            [-1, 2, 0, 1],
+        ),
+    ],
 )
-def test_other_spaces_are_refused_and_can_be_flattened(space):
-    with pytest.raises(ValueError, match="FlattenObservation") as refusal:
-        make(space)
+def test_parts_reach_the_vector_layers_one_after_the_other(space, value, expected):
+    network, inputs = make(space), random_inputs(space, num_steps=1, num_columns=1)
+    trees.map_leaves(lambda part, number: part.copy_(torch.tensor(number)), inputs.observation, value_of(value))
 
-    assert str(space) in str(refusal.value)
-    assert make(gymnasium.spaces.flatten_space(space))
+    seen = seen_by(first_layer(network), network, inputs)
+
+    assert seen.dtype == torch.float32
+    torch.testing.assert_close(seen[0], torch.tensor(expected, dtype=torch.float32))
+
+
+def value_of(value):
+    """The value with the lists of a leaf as arrays."""
+    return trees.map_leaves(np.array, value)
+
+
+MANY = Dict(
+    camera=Box(0, 255, (36, 40, 3), np.uint8),
+    more=Tuple([Box(0, 1, (40, 40), np.float32), Box(0, 1, (3,), np.float64), Discrete(4)]),
+)
+
+
+@pytest.mark.parametrize(("network", "num_convolutions"), [("auto", 6), ("shallow", 6), ("deep", 30), ("mlp", 0)])
+def test_each_image_among_the_parts_has_convolutions_and_the_rest_the_vector_layers(network, num_convolutions):
+    agent = make(MANY, network, use_lstm=True)
+
+    assert sum(isinstance(module, nn.Conv2d) for module in agent.modules()) == num_convolutions
+    if num_convolutions:
+        assert [torso.image_shape for torso in agent.torso.images] == [(3, 36, 40), (1, 40, 40)]
+        assert agent.torso.rest.layers[0].in_features == 3 + 4
+    assert unroll(agent, random_inputs(MANY)).baseline.shape == (8, 2)
+
+
+@pytest.mark.parametrize("network", ["shallow", "deep", "mlp"])
+def test_every_part_makes_a_difference(network):
+    agent, inputs = make(MANY, network), random_inputs(MANY)
+    baseline = unroll(agent, inputs).baseline
+
+    for name, part in trees.name_leaves(inputs.observation, "observation").items():
+        before = part.clone()
+        part.copy_(part.flip(0))
+        assert not torch.equal(unroll(agent, inputs).baseline, baseline), name
+        part.copy_(before)
+
+
+def test_what_parts_show_together_counts():
+    torso = make(MANY).torso
+    one, other = (trees.map_leaves(lambda part: part[i], random_inputs(MANY).observation) for i in (0, 1))
+
+    mixed = [torso(one | {"more": other["more"]}), torso(other | {"more": one["more"]})]
+
+    difference = torso(one) + torso(other) - sum(mixed)  # 0 in a sum of functions of a part each
+    assert difference.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ("shallow", "--network shallow: no part of .* is an image of at least 36x36; use --network mlp"),
+        ("deep", "--network deep: no part of observation space"),
+        ("torchbeast", "--network torchbeast: observation space .* has parts; AtariNet sees a single image"),
+    ],
+)
+def test_parts_without_an_image_are_refused_where_convolutions_are_asked_for(network, message):
+    with pytest.raises(ValueError, match=message):
+        make(Dict(a=VECTOR, b=Box(0, 255, (10, 10), np.uint8)), network)
 
 
 def test_an_unknown_network_is_refused():

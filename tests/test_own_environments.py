@@ -96,7 +96,8 @@ def resets_at_once(config, num_envs, seeds):
     return VectorEnvironment(envs, seeds, life_loss_terminal=False)
 
 
-ODD = functools.partial(make_fixed, make_one=functools.partial(OddSpaces, observation="dict"))
+EMPTY = functools.partial(Own, observation_space=gymnasium.spaces.Dict())
+ODD = functools.partial(make_fixed, make_one=functools.partial(OddSpaces, observation="text"))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,8 @@ ODD = functools.partial(make_fixed, make_one=functools.partial(OddSpaces, observ
         (bare, r"gave a SyncVectorEnv: must be wrapped, as monobeast.environments.VectorEnvironment\(envs, seeds, "),
         (resets_at_once, "failed with RuntimeError: .*autoreset mode must be AutoresetMode.NEXT_STEP"),
         (lambda config, num_envs, seeds: make_fixed(config, 1, [0]), "VectorEnvironment of num_envs 1: must be of 2"),
-        (ODD, r"its observation space Dict\(.*only Box and Discrete"),
+        (EMPTY, r"its observation space Dict\(\) has 0 parts: must have at least 1 and at most 200"),
+        (ODD, r"its observation space Text\(.*only Box, Discrete, "),
         (functools.partial(Own, action_space=Discrete(2, start=1)), r"its action_space is Discrete\(2, start=1\): "),
         (functools.partial(Own, reset=lambda: 1 / 0), r"reset\(\) failed with ZeroDivisionError"),
         (functools.partial(Own, reset=lambda: (0, {})), r"reset\(\) gave a tuple: must be a monobeast.environments."),
@@ -272,7 +274,8 @@ def test_what_only_the_main_script_defines_late_ends_the_run_with_its_name(tmp_p
         class Late(Plain):
             pass
 
-        config = monobeast.Config(env="monobeast/Catch-v0", num_actors=1, savedir=".", xpid="run")
+        sizes = {"num_actors": 1, "envs_per_actor": 2, "num_learner_threads": 1}
+        config = monobeast.Config(env="monobeast/Catch-v0", savedir=".", xpid="run", **sizes)
         print(monobeast.train(config, network=Late).state)
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))

@@ -128,7 +128,8 @@ def test_it_is_evaluated_beside_training_and_its_best_weights_are_played(tmp_pat
 
 
 def test_every_process_draws_the_same_buffers():
-    config = Config(**SETTINGS | {"network": "stub_networks:RandomFeatures"}, preset="classic", reward_clipping="none")
+    settings = {"network": "stub_networks:RandomFeatures", "envs_per_actor": 2}
+    config = Config(**SETTINGS | settings, preset="classic", reward_clipping="none")
     spaces = Spaces(Box(-math.inf, math.inf, (3,)), Discrete(2))
     torch.manual_seed(3)
     of_learner, before = Makers().make_network(config, spaces), torch.get_rng_state()

@@ -10,6 +10,7 @@ from recorded_runs import write_run
 from saved_runs import save_run
 
 from monobeast.config import Config
+from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, permission
 
 EVIL = "open('ran', 'w'); raise SystemExit(0)"
@@ -28,8 +29,9 @@ def stranger(tmp_path, monkeypatch):
 def tamper(folder, **settings):
     """Changes the settings in all that a run has left."""
     content = checkpoint.load(folder)
-    batch = {"config": content["config"] | settings, "network": content["learner"]["network"], "batch": {}}
-    checkpoint.write(folder / bad_batch.FILE_NAME, batch)
+    batch = dict.fromkeys(Rollout._fields, 0)
+    kept = {"config": content["config"] | settings, "network": content["learner"]["network"], "batch": batch}
+    checkpoint.write(folder / bad_batch.FILE_NAME, kept)
     content["config"] |= settings
     checkpoint.save(folder, content)
     (folder / checkpoint.PREVIOUS_FILE_NAME).unlink()

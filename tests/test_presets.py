@@ -7,13 +7,13 @@ import pytest
 
 from monobeast import environments
 from monobeast.__main__ import run_command
-from monobeast.config import Config
+from monobeast.config import AUTO, Config
 from monobeast.presets import PRESETS
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_names_every_setting_that_is_left_open_otherwise(preset):
-    assert PRESETS[preset].keys() == PRESETS["atari"].keys()
+    assert PRESETS[preset].keys() - set(AUTO) == PRESETS["atari"].keys()
     config = Config(preset=preset)
 
     assert {name: getattr(config, name) for name in PRESETS[preset]} == PRESETS[preset]
@@ -44,7 +44,7 @@ def test_a_run_prints_and_records_its_preset_and_what_differs_from_it(tmp_path, 
     assert run_command([*flags, "--savedir", str(tmp_path)]) == 0
 
     line = next(line for line in capsys.readouterr().out.splitlines() if "preset" in line)
-    assert "preset classic: envs_per_actor 8, " in line and "learning_rate 0.5, " in line
+    assert "preset classic: unroll_length 10, " in line and "learning_rate 0.5, " in line
     assert line.endswith("; given in its place: learning_rate")
     recorded = json.loads((tmp_path / "run" / "meta.json").read_text())["config"]
     assert recorded["preset"] == "classic" and recorded["learning_rate"] == 0.5

@@ -130,8 +130,9 @@ def test_a_script_that_used_torch_before_can_train(tmp_path, start_method):
         if __name__ == "__main__":
             weight = torch.randn(1000, 1000, requires_grad=True)
             (weight @ weight).sum().backward()
-            settings = dict(env="monobeast/Catch-v0", total_steps=800, savedir=".")
-            print(monobeast.train(monobeast.Config(**settings, start_method="{start_method}")).state)
+            settings = dict(env="monobeast/Catch-v0", total_steps=800, savedir=".", start_method="{start_method}")
+            sizes = dict(num_actors=2, envs_per_actor=4, num_learner_threads=1)
+            print(monobeast.train(monobeast.Config(**settings, **sizes)).state)
         """,
     )
 

@@ -23,8 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from monobeast.runs import bad_batch
 
-    loaded = bad_batch.load(Path(arguments.file).expanduser(), arguments.env, arguments.network)
-    replay = bad_batch.replay(*loaded)
+    kept = bad_batch.load(Path(arguments.file).expanduser(), arguments.env, arguments.network)
+    replay = bad_batch.replay(kept)
     for name, value in replay.numbers.items():
         print(f"{name:40} {value:.6g}")
     for name, (num_bad, num) in replay.counts.items():

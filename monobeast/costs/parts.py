@@ -11,7 +11,7 @@ import torch
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
-from monobeast import allocator, seeding
+from monobeast import allocator, seeding, trees
 from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
@@ -21,7 +21,7 @@ from monobeast.makers import Makers
 from monobeast.networks import AgentInput, Network
 from monobeast.policy import LocalPolicy
 from monobeast.rollouts import Rollout, allocate
-from monobeast.weights import SharedWeights
+from monobeast.weights import SharedWeights, weights_of
 
 _WARM_UP_CALLS = 3  # the first choose kernels and allocate
 
@@ -59,7 +59,7 @@ def measure(subject: Subject, seconds: float) -> Parts:
     """
     config = subject.config
     allocator.keep_freed_memory()  # as a run does
-    weights = SharedWeights(subject.network.parameters())
+    weights = SharedWeights(weights_of(subject.network))
     # Without actor processes the learner's own has all the work, and all its threads for it.
     actor_threads = 1 if config.num_actors else config.num_learner_threads
     with _threads(actor_threads), _acting(subject, weights) as (environment, policy, slot, batch):
@@ -79,7 +79,7 @@ def measure_actor(subject: Subject, seconds: float) -> tuple[float, Rollout]:
         subject: What is measured.
         seconds: For its environments, and for its forward passes.
     """
-    weights = SharedWeights(subject.network.parameters())
+    weights = SharedWeights(weights_of(subject.network))
     with _threads(1), _acting(subject, weights) as (environment, policy, slot, batch):
         parts = _measure_actor(subject, seconds, environment, policy, slot)
     return sum(part.seconds_per_step for part in parts), batch
@@ -94,10 +94,11 @@ def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[fl
         batch: Of `measure_actor`.
     """
     allocator.keep_freed_memory()
-    weights, parameters = SharedWeights(subject.network.parameters()), list(subject.network.parameters())
+    newest = weights_of(subject.network)
+    weights = SharedWeights(newest)
     with _threads(subject.config.num_learner_threads):
         update = _measure_update(subject, seconds, batch).seconds_per_step
-    publishing = Stopwatch(subject.config.device, seconds).median(lambda _: weights.publish(parameters))
+    publishing = Stopwatch(subject.config.device, seconds).median(lambda _: weights.publish(newest))
     return update, publishing / batch.num_steps
 
 
@@ -173,7 +174,8 @@ def _measure_actor(
     stopwatch, num_envs = Stopwatch("cpu", seconds), subject.config.envs_per_actor
     actions = batch_space(subject.spaces.action, num_envs)
     actions.seed(0)
-    inputs = AgentInput(slot.observation[:1], slot.is_first[:1], slot.last_action[:1], slot.last_reward[:1])
+    known = slot.observation, slot.is_first, slot.last_action, slot.last_reward
+    inputs = AgentInput(*trees.map_leaves(lambda tensor: tensor[:1], known))
     times = stopwatch.time(environment.step, actions.sample)
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
     return [
@@ -185,17 +187,17 @@ def _measure_actor(
 
 def _measure_taking(subject: Subject, seconds: float, weights: SharedWeights, policy: LocalPolicy) -> Part:
     """At the start of every rollout, if there is a newer version, as there mostly is."""
-    config, parameters = subject.config, list(subject.network.parameters())
-    take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(parameters))
+    config, newest = subject.config, weights_of(subject.network)
+    take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(newest))
     return Part("taking weights", take / (config.unroll_length * config.envs_per_actor), "actors")
 
 
 def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: SharedWeights) -> list[Part]:
     """What the learner's process does around an update."""
-    stopwatch, parameters = Stopwatch(subject.config.device, seconds), list(subject.network.parameters())
+    stopwatch, newest = Stopwatch(subject.config.device, seconds), weights_of(subject.network)
     staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1)).next_place()
     assembly = stopwatch.median(lambda _: staging.copy_(slot))
-    publishing = stopwatch.median(lambda _: weights.publish(parameters))
+    publishing = stopwatch.median(lambda _: weights.publish(newest))
     samples = subject.config.batch_size * subject.config.unroll_length
     return [
         Part("batch assembly", assembly / slot.num_steps, "learner"),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from monobeast import trees
 from monobeast.config import Config
 from monobeast.environments.actions import seen_by_agents
 from monobeast.environments.spaces import Spaces, require_supported
@@ -62,8 +63,9 @@ def _check_attributes(flag: str, environment: Any) -> None:
         raise ValueError(f"{found} of num_envs {environment.num_envs}: must be of {_E}, as it was asked for")
     require_supported(flag, environment.observation_space, environment.action_space)
     for name in ("observation_space", "action_space"):
-        if np.any(getattr(getattr(environment, name), "start", 0)):
-            raise ValueError(f"{flag}: its {name} is {getattr(environment, name)}: must count from 0")
+        for path, space in trees.name_leaves(trees.of_space(getattr(environment, name)), name).items():
+            if np.any(getattr(space, "start", 0)):
+                raise ValueError(f"{flag}: its {path} is {space}: must count from 0")
     action_space = environment.action_space
     if action_space != (seen := seen_by_agents(action_space).space):
         raise ValueError(f"{flag}: its action_space is {action_space}: must be as agents see it, {seen}")
@@ -72,9 +74,15 @@ def _check_attributes(flag: str, environment: Any) -> None:
 def _check_step(what: str, step: Any, space: Any) -> None:
     if not isinstance(step, EnvStep):
         raise ValueError(f"{what} gave {kind_of(step)}: must be a monobeast.environments.EnvStep")
-    wanted = {"observation": (space.dtype, (_E, *space.shape))} | {name: (d, (_E,)) for name, d in _DTYPES.items()}
+    spaces = trees.name_leaves(trees.of_space(space), "observation")
+    arrays = trees.name_leaves(step.observation, "observation")
+    if set(spaces) != set(arrays):
+        raise ValueError(f"{what} gave {', '.join(arrays)}: must be {', '.join(spaces)}, as its space has it")
+    arrays |= {name: getattr(step, name) for name in _DTYPES}
+    wanted = {name: (part.dtype, (_E, *part.shape)) for name, part in spaces.items()}
+    wanted |= {name: (dtype, (_E,)) for name, dtype in _DTYPES.items()}
     for name, (dtype, shape) in wanted.items():
-        array = getattr(step, name)
+        array = arrays[name]
         if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
             is_array = isinstance(array, np.ndarray)
             found = f"{array.dtype} {list(array.shape)}" if is_array else kind_of(array)

@@ -7,9 +7,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from monobeast import trees
 from monobeast.environments import state
 from monobeast.environments.actions import seen_by_agents
-from monobeast.environments.spaces import from_zero
+from monobeast.environments.spaces import count_from_zero, from_zero
+from monobeast.trees import Tree
 
 _USUAL_FRAMES_PER_SECOND = 30.0  # Gymnasium's own, where an environment names none
 _UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost against it
@@ -18,7 +20,7 @@ _UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost again
 class EnvStep(NamedTuple):
     """What E environments answered to a reset or to one action each, as NumPy arrays."""
 
-    observation: np.ndarray  # [E, ...], the space's dtype: x_{t+1}; valid until the next call
+    observation: Tree  # [E, ...], the space's dtype: x_{t+1}, an array or a tree of arrays; valid until the next call
     is_first: np.ndarray  # bool [E]: x_{t+1} opens an episode
     reward: np.ndarray  # float32 [E]: as the environment gave it, unclipped; 0 in reset steps
     terminal: np.ndarray  # bool [E]: nothing after has value, by termination or by a lost life that counts as such
@@ -31,8 +33,8 @@ class VectorEnvironment:
     """Wraps a Gymnasium vector environment of the NEXT_STEP kind.
 
     There the step after the end of an episode is a *reset step*: its action is ignored, its reward is 0 and its
-    observation opens the next episode. Observations of `Discrete(n, start=k)` are delivered as int64 from 0; what is
-    hidden of actions says `monobeast.environments.actions`.
+    observation opens the next episode. Observations of `Discrete(n, start=k)` and of MultiDiscrete, and such parts of
+    them, are delivered as int64 from 0; what is hidden of actions says `monobeast.environments.actions`.
     """
 
     def __init__(self, envs: VectorEnv, seeds: Sequence[int] | np.ndarray, life_loss_terminal: bool):
@@ -56,7 +58,6 @@ class VectorEnvironment:
         self._envs = envs
         self._seeds: Sequence[int] | np.ndarray | None = seeds
         self._life_loss_terminal = life_loss_terminal
-        self._start_observation = getattr(envs.single_observation_space, "start", None)
         self._done: np.ndarray | None = None  # of the last step; None before the first reset
         self._clear()
 
@@ -65,12 +66,12 @@ class VectorEnvironment:
         observation, info = self._envs.reset(seed=self._seeds)
         self._seeds = None
         self._clear()
-        self._require_finite("observation", observation)
+        self._require_finite_parts(observation)
         self._done = np.zeros(self.num_envs, bool)
         everywhere, nowhere = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self._lost_life(everywhere, info)
         return EnvStep(
-            observation=self._from_zero(observation),
+            observation=count_from_zero(self._envs.single_observation_space, observation),
             is_first=everywhere,
             reward=np.zeros(self.num_envs, np.float32),
             terminal=nowhere,
@@ -100,11 +101,11 @@ class VectorEnvironment:
             raise RuntimeError(f"{self._envs}: no reset in the step after an episode's end")
         self._count(is_reset, reward)
         self._require_finite("reward", reward)
-        self._require_finite("observation", observation)
+        self._require_finite_parts(observation)
         lost_life = self._lost_life(is_reset, info)
         self._done = done
         return EnvStep(
-            observation=self._from_zero(observation),
+            observation=count_from_zero(self._envs.single_observation_space, observation),
             is_first=is_reset,
             reward=reward.astype(np.float32),
             terminal=terminated | lost_life,
@@ -160,6 +161,10 @@ class VectorEnvironment:
         self._length = np.zeros(self.num_envs, np.int64)
         self._lives = np.full(self.num_envs, _UNKNOWN_LIVES)
 
+    def _require_finite_parts(self, observation: Tree) -> None:
+        for name, values in trees.name_leaves(observation, "observation").items():
+            self._require_finite(name, values)
+
     def _require_finite(self, name: str, values: np.ndarray) -> None:
         """Raises ValueError where an environment gave NaN or infinity: one such number would spoil every weight."""
         if values.dtype.kind != "f" or np.isfinite(values).all():
@@ -181,8 +186,3 @@ class VectorEnvironment:
         else:
             self._lives = previous
         return self._lives < previous
-
-    def _from_zero(self, observation: np.ndarray) -> np.ndarray:
-        if self._start_observation is None:
-            return observation
-        return observation.astype(np.int64) - int(self._start_observation)

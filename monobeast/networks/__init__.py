@@ -6,6 +6,7 @@ T * B, F for the number of features.
 
 from monobeast.networks.agent import AgentInput, AgentNetwork, AgentOutput, Network
 from monobeast.networks.factory import choose_network, make_network
+from monobeast.networks.normalizer import Normalizer, find_normalizers
 from monobeast.networks.own import NetworkMaker, OwnNetwork
 from monobeast.networks.saved import load_weights, require_fit
 
@@ -15,8 +16,10 @@ __all__ = [
     "AgentOutput",
     "Network",
     "NetworkMaker",
+    "Normalizer",
     "OwnNetwork",
     "choose_network",
+    "find_normalizers",
     "load_weights",
     "make_network",
     "require_fit",

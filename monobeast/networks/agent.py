@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from monobeast import trees
 from monobeast.distributions import Distribution
 from monobeast.networks.heads import make_policy_head
 from monobeast.networks.initialization import initialize
+from monobeast.networks.normalizer import Normalizer
+from monobeast.trees import Tree
 
 # One layer of this size for every torso, as for both networks of the paper (its figure 3). Unlike TorchBeast: its two
 # layers as wide as their input (519 on Pong) take most of a step's time on a CPU.
@@ -20,13 +23,14 @@ class AgentInput(NamedTuple):
     """What the agent knows at each step, before it acts.
 
     Attributes:
-        observation: the space's dtype [T, B, ...].
+        observation: the space's dtype [T, B, ...]; of a Dict or Tuple space, a dict or tuple of such tensors, nested as
+            it is.
         is_first: bool [T, B]: the observation opens an episode.
         last_action: as in `Rollout`, [T, B, ...]: the action that led to the observation; not looked at where is_first.
         last_reward: float32 [T, B]: the reward that came with the observation, unclipped; not looked at where is_first.
     """
 
-    observation: Tensor
+    observation: Tree
     is_first: Tensor
     last_action: Tensor
     last_reward: Tensor
@@ -69,18 +73,26 @@ class AgentNetwork(Network):
     """Policy and baseline from features of the observation, the last action and the clipped last reward.
 
     Args:
-        torso: turns observations [N, ...] into features, float32 [N, F]; its attribute `num_features` is F.
+        torso: turns observations, [N, ...] or trees of such, into features, float32 [N, F]; its attribute
+            `num_features` is F.
         distribution: of the actions.
         use_lstm: whether an LSTM stands between the features and the heads.
         precision: "float32", or "bfloat16": in what torso and LSTM multiply, by autocast. The weights and the heads are
             float32 in either case: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
             states.
+        normalizer: what observations pass before the torso; it computes in float64 whatever the precision.
     """
 
     def __init__(
-        self, torso: nn.Module, distribution: Distribution, use_lstm: bool, precision: str = "float32"
+        self,
+        torso: nn.Module,
+        distribution: Distribution,
+        use_lstm: bool,
+        precision: str = "float32",
+        normalizer: Normalizer | None = None,
     ) -> None:
         super().__init__()
+        self.normalizer = normalizer
         self.precision = precision
         self.distribution = distribution
         self.torso = torso
@@ -101,7 +113,9 @@ class AgentNetwork(Network):
         """Unrolls over T steps from `core_state`, which is zeroed before each step that opens an episode."""
         device_type = inputs.is_first.device.type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            features = self.torso(inputs.observation.flatten(0, 1)).unflatten(0, inputs.is_first.shape)
+            observation = inputs.observation if self.normalizer is None else self.normalizer(inputs.observation)
+            observation = trees.map_leaves(lambda part: part.flatten(0, 1), observation)
+            features = self.torso(observation).unflatten(0, inputs.is_first.shape)
             core = torch.cat([features, self._what_led_here(inputs)], dim=-1)
             if self.lstm is not None:
                 core, core_state = self.lstm(core, inputs.is_first, core_state)

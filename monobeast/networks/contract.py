@@ -12,6 +12,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from monobeast import trees
 from monobeast.distributions import Categorical, Distribution
 from monobeast.networks.agent import AgentInput
 from monobeast.networks.own import OwnNetwork
@@ -49,12 +50,11 @@ def make_inputs(observation_space: Space, distribution: Distribution, num_steps:
     """Inputs made up for `num_steps` steps of two columns, always the same; the first of them opens an episode."""
     space = copy.deepcopy(observation_space)
     space.seed(0)
-    samples = np.stack([np.asarray(space.sample(), space.dtype) for _ in range(num_steps * _B)])
-    if samples.dtype.kind == "f":
-        samples = samples.clip(-_LARGEST, _LARGEST)
+    samples = [space.sample() for _ in range(num_steps * _B)]
     shape = num_steps, _B
+    stacked = trees.map_leaves(_stack, trees.of_space(space), *samples)
     return AgentInput(
-        observation=torch.from_numpy(samples).unflatten(0, shape),
+        observation=trees.map_leaves(lambda part: part.unflatten(0, shape), stacked),
         is_first=torch.arange(num_steps).eq(0).unsqueeze(1).expand(shape).clone(),
         last_action=_sample_actions(distribution, num_steps * _B).unflatten(0, shape),
         last_reward=torch.ones(shape),
@@ -63,6 +63,12 @@ def make_inputs(observation_space: Space, distribution: Distribution, num_steps:
 
 def _sample_actions(distribution: Distribution, number: int) -> Tensor:
     return distribution.sample(torch.zeros(number, distribution.num_params), torch.Generator().manual_seed(0))
+
+
+def _stack(space: Space, *samples: Any) -> Tensor:
+    """Samples of one part as [N, ...], of the space's dtype."""
+    stacked = np.stack([np.asarray(sample, space.dtype) for sample in samples])
+    return torch.from_numpy(stacked.clip(-_LARGEST, _LARGEST) if stacked.dtype.kind == "f" else stacked)
 
 
 def _check_weights(module: nn.Module) -> None:

@@ -1,14 +1,16 @@
 """From spaces to a network."""
 
 from gymnasium.spaces import Box, Discrete, Space
+from torch import nn
 
-from monobeast import user_code
+from monobeast import trees, user_code
 from monobeast.distributions import Categorical, Distribution, for_space
 from monobeast.networks import contract
 from monobeast.networks.agent import AgentNetwork, Network
+from monobeast.networks.normalizer import Normalizer
 from monobeast.networks.own import NetworkMaker, OwnNetwork
 from monobeast.networks.torchbeast import TorchBeastNetwork
-from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, VectorTorso
+from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, PartsTorso, VectorTorso
 
 # Enough for a stack of ten color frames, and fewer than the rows of any screen.
 MAX_CHANNELS = 32
@@ -23,6 +25,7 @@ def make_network(
     use_lstm: bool = False,
     precision: str = "float32",
     memory_format: str = "channels_last",
+    normalize_observations: bool = False,
 ) -> Network:
     """Makes a network for the spaces, its weights drawn from torch's global generator.
 
@@ -30,14 +33,18 @@ def make_network(
     as they are, in float32.
 
     Args:
-        observation_space: Box, or Discrete, which becomes one-hot.
+        observation_space: Box, MultiBinary, Discrete or MultiDiscrete, of which the latter two become one-hot; or a
+            Dict or Tuple of those, nested as may be.
         action_space: as agents see it; see `monobeast.environments.Spaces`.
         network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", "torchbeast" (see
             `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, mlp for everything
-            else. Or one of the user's own, as module:Class or as a callable; see `OwnNetwork`.
+            else. Among the parts of a Dict or Tuple, shallow and deep are for those that can be such an image, and the
+            rest have layers as mlp's. Or one of the user's own, as module:Class or as a callable; see `OwnNetwork`.
         use_lstm: whether an LSTM stands between the features and the heads; a network of one's own has its own state.
         precision: "float32" or "bfloat16"; see `AgentNetwork` and `OwnNetwork`.
         memory_format: "channels_last" or "contiguous"; see `ImageTorso`, where alone it is looked at.
+        normalize_observations: whether parts of floats, images left out, pass a `Normalizer`; not with a network of
+            one's own, which may have one in it.
 
     Returns:
         The network, on the CPU.
@@ -48,22 +55,30 @@ def make_network(
     is_own = callable(network) or user_code.is_own(network)
     if not is_own and network not in KINDS:
         raise ValueError(f"--network {network}: must be one of {', '.join(KINDS)}, or module:Class")
-    if not isinstance(observation_space, Box | Discrete):
-        raise ValueError(
-            f"observation space {observation_space} is not supported; only Box and Discrete are: wrap the environment "
-            "in gymnasium.wrappers.FlattenObservation, or give AgentNetwork a torso of your own"
-        )
     distribution = for_space(action_space)
     if is_own:
         return _make_own(network, observation_space, distribution, precision)
     if network == "torchbeast" and not isinstance(action_space, Discrete):
         raise ValueError(f"--network torchbeast: action space {action_space}: TorchBeast's has Discrete actions alone")
     kind = TorchBeastNetwork if network == "torchbeast" else AgentNetwork
-    return kind(_make_torso(observation_space, network, memory_format), distribution, use_lstm, precision)
+    torso = _make_torso(observation_space, network, memory_format)
+    normalizer = _make_normalizer(observation_space, torso) if normalize_observations else None
+    return kind(torso, distribution, use_lstm, precision, normalizer)
+
+
+def _make_normalizer(observation_space: Space, torso: nn.Module) -> Normalizer:
+    """A normalizer of what reaches the vector layers."""
+    places = set(range(len(trees.leaves(trees.of_space(observation_space)))))
+    if isinstance(torso, PartsTorso):
+        places -= set(torso.places)
+    try:
+        return Normalizer(observation_space, () if isinstance(torso, ImageTorso) else places)
+    except ValueError as error:
+        raise ValueError(f"--normalize_observations: {error}") from None
 
 
 def _make_own(
-    network: str | NetworkMaker, observation_space: Box | Discrete, distribution: Distribution, precision: str
+    network: str | NetworkMaker, observation_space: Space, distribution: Distribution, precision: str
 ) -> OwnNetwork:
     """Makes a network of the user's own by calling what is named, or given, with observation space and P."""
     is_named = isinstance(network, str)
@@ -84,15 +99,36 @@ def choose_network(observation_space: Space, network: str) -> str:
     """The kind that `network` stands for: "auto" is shallow for what can be an image of at least 36x36, mlp else."""
     if network != "auto":
         return network
-    shape = observation_space.shape
-    return "shallow" if len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE else "mlp"
+    return "shallow" if any(map(_may_be_image, trees.leaves(trees.of_space(observation_space)))) else "mlp"
 
 
-def _make_torso(space: Box | Discrete, network: str, memory_format: str) -> ImageTorso | VectorTorso:
+def _may_be_image(space: Space) -> bool:
     shape = space.shape
+    return isinstance(space, Box) and len(shape) in (2, 3, 4) and sorted(shape)[-2] >= MIN_SHALLOW_SIZE
+
+
+def _make_torso(space: Space, network: str, memory_format: str) -> ImageTorso | VectorTorso | PartsTorso:
     network = choose_network(space, network)
     if network == "mlp":
         return VectorTorso(space)
+    if isinstance(trees.of_space(space), (dict, tuple)):
+        return _make_parts_torso(space, network, memory_format)
+    return _make_image_torso(space, network, memory_format)
+
+
+def _make_parts_torso(space: Space, network: str, memory_format: str) -> PartsTorso:
+    if network == "torchbeast":
+        raise ValueError(f"--network torchbeast: observation space {space} has parts; AtariNet sees a single image")
+    parts = trees.leaves(trees.of_space(space))
+    images = {i: _make_image_torso(part, network, memory_format) for i, part in enumerate(parts) if _may_be_image(part)}
+    if not images:
+        wanted = f"an image of at least {MIN_SHALLOW_SIZE}x{MIN_SHALLOW_SIZE}"
+        raise ValueError(f"--network {network}: no part of observation space {space} is {wanted}; use --network mlp")
+    return PartsTorso(space, images)
+
+
+def _make_image_torso(space: Space, network: str, memory_format: str) -> ImageTorso:
+    shape = space.shape
     axes = _image_axes(space, network)
     height, width = (shape[axis] for axis in axes[-2:])
     if network != "deep" and min(height, width) < MIN_SHALLOW_SIZE:
@@ -105,7 +141,7 @@ def _make_torso(space: Box | Discrete, network: str, memory_format: str) -> Imag
     return ImageTorso(shape, axes, network, memory_format)
 
 
-def _image_axes(space: Box | Discrete, network: str) -> tuple[int, ...]:
+def _image_axes(space: Space, network: str) -> tuple[int, ...]:
     """Returns the axes of an observation, channels before height and width; see `ImageTorso`.
 
     Channels are the first or the last axis, whichever is smaller than both others. Of four axes, the first is a stack

@@ -3,11 +3,13 @@
 import math
 
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete, MultiDiscrete, Space, Tuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from monobeast import one_hot, trees
 from monobeast.networks.initialization import initialize
+from monobeast.trees import Tree
 
 # The smallest height and width of which the three convolutions of the shallow network leave a pixel.
 MIN_SHALLOW_SIZE = 36
@@ -62,7 +64,9 @@ class ImageTorso(nn.Module):
 
 
 class VectorTorso(nn.Module):
-    """Two fully connected layers, for observations of any shape, flattened, or Discrete: [N, ...] to float32 [N, F].
+    """Two fully connected layers, for observations of any space: [N, ...] to float32 [N, F].
+
+    Parts of any shape are flattened, Discrete and MultiDiscrete ones are one-hot, and all are joined in their order.
 
     ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole. There
     tanh, and 64 units in place of 256, each learned more slowly.
@@ -70,18 +74,48 @@ class VectorTorso(nn.Module):
 
     num_features = 256
 
-    def __init__(self, space: Box | Discrete) -> None:
+    def __init__(self, space: Space) -> None:
         super().__init__()
-        self.space = space
-        size = int(space.n) if isinstance(space, Discrete) else math.prod(space.shape)
+        self.spaces = trees.leaves(trees.of_space(space))
+        size = sum(map(_vector_size, self.spaces))
         width = self.num_features
         layers = [nn.Linear(size, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
         self.layers = nn.Sequential(*layers).apply(initialize)
 
-    def forward(self, observation: Tensor) -> Tensor:
-        if isinstance(self.space, Discrete):
-            observation = F.one_hot(observation.long() - int(self.space.start), int(self.space.n))
-        return self.layers(_to_float(observation.reshape(observation.shape[0], -1)))
+    def forward(self, observation: Tree) -> Tensor:
+        parts = zip(self.spaces, trees.leaves(observation), strict=True)
+        vectors = [_to_vector(space, part) for space, part in parts]
+        return self.layers(vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1))
+
+
+class PartsTorso(nn.Module):
+    """A torso for each image among an observation's parts, one for the rest, and a layer on top of them all.
+
+    Without that layer no feature could depend on what two parts show together.
+
+    Args:
+        space: Dict or Tuple, of the observation.
+        images: a torso for each part that is an image, by its place among all parts.
+    """
+
+    num_features = 256
+
+    def __init__(self, space: Space, images: dict[int, ImageTorso]) -> None:
+        super().__init__()
+        self.places = list(images)
+        self.images = nn.ModuleList(images.values())
+        rest = tuple(part for i, part in enumerate(trees.leaves(trees.of_space(space))) if i not in images)
+        self.rest = VectorTorso(Tuple(rest)) if rest else None
+        torsos = [*self.images, *([self.rest] if self.rest is not None else [])]
+        size = sum(torso.num_features for torso in torsos)
+        self.joined = nn.Sequential(initialize(nn.Linear(size, self.num_features)), nn.ReLU())
+
+    def forward(self, observation: Tree) -> Tensor:
+        parts = trees.leaves(observation)
+        features = [torso(parts[place]) for torso, place in zip(self.images, self.places, strict=True)]
+        if self.rest is not None:
+            features.append(self.rest(tuple(part for i, part in enumerate(parts) if i not in self.places)))
+        return self.joined(torch.cat(features, dim=-1))
 
 
 class ResidualBlock(nn.Module):
@@ -122,6 +156,23 @@ def _reorder(images: Tensor, memory_format: torch.memory_format) -> Tensor:
         # Half the time of `contiguous`, which walks through both at once in steps of a whole image.
         return torch.stack(images.unbind(1), dim=-1).movedim(-1, 1)
     return images.contiguous(memory_format=memory_format)
+
+
+def _vector_size(space: Space) -> int:
+    if isinstance(space, MultiDiscrete):
+        return int(space.nvec.sum())
+    return int(space.n) if isinstance(space, Discrete) else math.prod(space.shape)
+
+
+def _to_vector(space: Space, observation: Tensor) -> Tensor:
+    """Returns [N, ...] of a space as float32 [N, size]."""
+    flat = observation.reshape(observation.shape[0], math.prod(space.shape))
+    if isinstance(space, Discrete):
+        flat = F.one_hot(flat.squeeze(1).long() - int(space.start), int(space.n))
+    elif isinstance(space, MultiDiscrete):
+        start = torch.as_tensor(space.start.flatten(), device=flat.device)
+        flat = one_hot.encode(flat.long() - start, space.nvec.flatten().tolist())
+    return _to_float(flat)
 
 
 def _to_float(observation: Tensor) -> Tensor:

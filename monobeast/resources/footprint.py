@@ -16,7 +16,7 @@ from monobeast.environments.registry import find_spec
 from monobeast.networks import AgentInput, Network
 from monobeast.rollouts import Rollout, allocate
 from monobeast.user_code import is_call
-from monobeast.weights import NUM_GENERATIONS
+from monobeast.weights import NUM_GENERATIONS, weights_of
 
 _PAGE = 4096  # of shared memory: each tensor is a file of its own
 
@@ -56,7 +56,7 @@ def measure(config: Config, spaces: Spaces, network: Network) -> Footprint:
     return Footprint(
         first_step=one,
         further_step={name: two[name] - one[name] for name in one},
-        parameters=sum(parameter.nbytes for parameter in network.parameters()),
+        parameters=sum(weight.nbytes for weight in weights_of(network)),
         activations=_measure_activations(network, spaces),
         environment=_environment_bytes(config.env),
     )
@@ -73,9 +73,7 @@ def _imagine_column(unroll_length: int, spaces: Spaces, core_state: tuple[Tensor
 
 
 def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
-    fields = rollout._asdict()
-    core_state = fields.pop("core_state")
-    return {name: tensor.nbytes for name, tensor in (fields | dict(enumerate(core_state))).items()}
+    return {name: tensor.nbytes for name, tensor in rollout.named_tensors().items()}
 
 
 def _measure_activations(network: Network, spaces: Spaces) -> int:
@@ -116,11 +114,15 @@ def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
     sizes = {name: _pages(size) for name, size in rollout_bytes(footprint, config.unroll_length, columns).items()}
     to_evaluate = {"weights to evaluate": _pages(footprint.parameters)} if _num_evaluators(config) else {}
     return {
-        "observations": sizes.pop("observation"),
-        "other fields of rollouts": sum(sizes.values()),
+        "observations": sum(size for name, size in sizes.items() if _is_observation(name)),
+        "other fields of rollouts": sum(size for name, size in sizes.items() if not _is_observation(name)),
         f"weights, {NUM_GENERATIONS} generations": _pages(NUM_GENERATIONS * footprint.parameters) + 2 * _PAGE,
         **to_evaluate,
     }
+
+
+def _is_observation(tensor: str) -> bool:
+    return tensor.partition("[")[0] == "observation"
 
 
 def _num_evaluators(config: Config) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from monobeast import environments
 from monobeast.config import Config
-from monobeast.faults import Fault, describe, locate
+from monobeast.faults import Fault, describe, locate, quantities
 from monobeast.learner import Learner, compute_loss
 from monobeast.makers import Makers
 from monobeast.networks import Network, load_weights
@@ -34,14 +34,24 @@ def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path
         "config": dataclasses.asdict(config),
         "network": learner.network.state_dict(),
         "batch": batch._asdict(),
+        "reward_deviation": learner.reward_deviation,
     }
     path = folder / FILE_NAME
     checkpoint.write(path, content)
     return path
 
 
-def load(path: Path, env: str | None = None, network: str | None = None) -> tuple[Config, Network, Rollout]:
-    """Settings, network and batch of a file that `save` wrote; runs no code from it.
+class BadBatch(NamedTuple):
+    """What `save` keeps."""
+
+    config: Config
+    network: Network  # on the CPU, with the weights that met the batch
+    batch: Rollout
+    reward_deviation: float | None  # by which rewards were divided
+
+
+def load(path: Path, env: str | None = None, network: str | None = None) -> BadBatch:
+    """What is in a file that `save` wrote; runs no code from it.
 
     Args:
         path: Of the file.
@@ -63,22 +73,24 @@ def load(path: Path, env: str | None = None, network: str | None = None) -> tupl
         load_weights(made, content["network"])
     except ValueError as error:
         raise ValueError(f"{path}: its weights are not of --network {config.network} as it is now: {error}") from error
-    return config, made, Rollout(**content["batch"])
+    return BadBatch(config, made, Rollout(**content["batch"]), content.get("reward_deviation"))
 
 
-def replay(config: Config, network: Network, batch: Rollout) -> Replay:
+def replay(kept: BadBatch) -> Replay:
     """Repeats loss and gradients of the update on the CPU, without changing the network."""
-    result = compute_loss(network, batch, config)
+    config, network, batch, number = kept
+    deviation = None if number is None else torch.tensor(number, dtype=torch.float64)
+    result = compute_loss(network, batch, config, reward_deviation=deviation)
     learning = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     gradients = torch.autograd.grad(result.total_loss, list(learning.values()), allow_unused=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(learning, gradients)}
     grad_norm = torch.stack([gradient.norm() for gradient in gradients if gradient is not None]).norm()
-    fault = describe(locate(batch, result.output, result.total_loss.detach(), grad_norm))
+    fault = locate(batch, result.output, result.total_loss.detach(), grad_norm)
     numbers = {name: value.item() for name, value in result.statistics.items()} | {"grad_norm": grad_norm.item()}
-    fields = {name: value for name, value in batch._asdict().items() if name != "core_state"}
-    fields |= {f"core_state {i}": state for i, state in enumerate(batch.core_state)}
     outputs = {"policy_params": result.output.policy_params, "baseline": result.output.baseline}
-    return Replay(fault, numbers, {name: _count(value) for name, value in (fields | outputs | named).items()})
+    values = batch.named_tensors() | outputs | named
+    counts = {name: _count(value) for name, value in values.items()}
+    return Replay(describe(fault, quantities(batch.observation)), numbers, counts)
 
 
 def _count(values: Tensor | None) -> tuple[int, int]:

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from gymnasium.vector.utils import batch_space
 
-from monobeast import environments, plain_values
+from monobeast import environments, plain_values, trees
 from monobeast.config import Config
 from monobeast.environments import EnvStep, VectorEnvironment
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
+from monobeast.trees import Tree
 from monobeast.user_code import is_call
 
 KEY = "continuation"  # in a checkpoint
@@ -93,11 +94,13 @@ def _go_on(config: Config, actions: list[np.ndarray], state: Any) -> list[EnvSte
 
 
 def _play(environment: VectorEnvironment, actions: list[np.ndarray]) -> list[EnvStep]:
-    return [EnvStep(*(field.copy() for field in environment.step(action))) for action in actions]
+    return [EnvStep(*trees.map_leaves(np.copy, tuple(environment.step(action)))) for action in actions]
 
 
-def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other)
+def _are_equal(one: Tree, other: Tree) -> bool:
+    """Whether two arrays, or trees of one form, are."""
+    pairs = zip(trees.leaves(one), trees.leaves(other), strict=True)
+    return all(here.dtype == there.dtype and np.array_equal(here, there) for here, there in pairs)
 
 
 def _filed(state: Any) -> Any:

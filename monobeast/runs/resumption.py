@@ -8,8 +8,8 @@ from monobeast.runs import permission
 
 # What the weights, the optimizer's state or the meaning of the curve hang on.
 _FIXED = (
-    *("env", "full_action_space", "network", "use_lstm"),  # shapes of the network
-    *("optimizer", "momentum"),  # what the optimizer's state holds
+    *("env", "full_action_space", "network", "use_lstm", "normalize_observations"),  # shapes of the network
+    *("optimizer", "momentum", "normalize_rewards"),  # what the learner's state holds
     *("seed", "preset"),  # what the run is
 )
 # What the saved state of environments and staging hangs on.

@@ -1,0 +1,84 @@
+"""By what rewards are divided so that returns are of one size in every task: `--normalize_rewards`."""
+
+import torch
+from torch import Tensor
+
+from monobeast.config import Config
+from monobeast.moments import Moments
+from monobeast.rewards import clip_rewards
+from monobeast.rollouts import Rollout
+
+_EPSILON = 1e-8  # added to the variance
+
+
+class RewardNormalizer:
+    """Keeps the standard deviation of R_t = r_t + gamma R_{t-1}, over all steps of all episodes that were learned from.
+
+    As OpenAI's baselines and Gymnasium's NormalizeReward have it, with r_t clipped by `--reward_clipping`; an episode
+    opens with R = 0, and so does what follows a lost life that counts as an end. Reset steps have no part in it. A
+    rollout goes on where the one before of the same actor and environment ended.
+
+    Args:
+        config: Resolved: sizes, discount and clip.
+        device: Where batches are.
+    """
+
+    def __init__(self, config: Config, device: torch.device) -> None:
+        self._num_envs, self._discounting = config.envs_per_actor, config.discounting
+        self._clipping = config.reward_clipping
+        self._moments = Moments.of_nothing(device=device)
+        num_columns = max(1, config.num_actors) * config.envs_per_actor
+        self._returns = torch.zeros(num_columns, dtype=torch.float64, device=device)  # R of each environment so far
+
+    @property
+    def deviation(self) -> Tensor:
+        """float64 []: of what was taken; 1 before anything was."""
+        return _deviation_of(self._moments)
+
+    def look(self, batch: Rollout) -> tuple[Tensor, tuple[Moments, Tensor]]:
+        """The deviation with this batch in it, so that even the first is divided by its own; and what `take` takes."""
+        rewards = clip_rewards(batch.reward, self._clipping).double()
+        returns, after = self._discount(batch, rewards)
+        moments = self._moments.merged(returns.flatten(), ~batch.is_reset.flatten())
+        always = torch.ones_like(batch.done[0, 0])
+        return _deviation_of(moments.or_else(self._moments, always)), (moments, after)
+
+    def take(self, seen: tuple[Moments, Tensor], is_taken: Tensor) -> None:
+        """Goes on from what `look` saw, unless `is_taken`, a bool [], is False. Does not wait for the device."""
+        moments, after = seen
+        self._moments = moments.or_else(self._moments, is_taken)
+        self._returns = torch.where(is_taken & after.isfinite().all(), after, self._returns)
+
+    def _discount(self, batch: Rollout, rewards: Tensor) -> tuple[Tensor, Tensor]:
+        """R of every step, float64 [T, B], and of every environment after the last."""
+        goes_on = (~batch.is_first[:-1]).double()  # x_0 .. x_{T-1}
+        goes_on[1:] *= (~batch.terminal[:-1]).double()
+        own, kept = torch.zeros_like(rewards), torch.ones_like(rewards)  # R = own + kept * R before the rollout
+        last_own, last_kept = own[0], kept[0]
+        for t, factor in enumerate(self._discounting * goes_on):
+            last_own, last_kept = rewards[t] + factor * last_own, factor * last_kept
+            own[t], kept[t] = last_own, last_kept
+        before, after = torch.empty_like(last_own), self._returns.clone()
+        places = batch.actor[0] * self._num_envs + batch.env[0]
+        for start in range(0, len(places), self._num_envs):  # a slot: of no environment twice, unlike the batch
+            columns = slice(start, start + self._num_envs)
+            before[columns] = after[places[columns]]
+            ends = last_own[columns] + last_kept[columns] * before[columns]
+            after[places[columns]] = ends.masked_fill(batch.terminal[-1, columns], 0.0)
+        return own + kept * before, after
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors from which `load_state_dict` goes on."""
+        return {**self._moments._asdict(), "returns": self._returns}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Goes on from there; with another number of environments, from the beginning of their episodes."""
+        device, state = self._returns.device, dict(state)
+        returns = state.pop("returns").to(device)
+        self._moments = Moments(**{name: tensor.to(device) for name, tensor in state.items()})
+        if returns.shape == self._returns.shape:
+            self._returns = returns
+
+
+def _deviation_of(moments: Moments) -> Tensor:
+    return (moments.variance + _EPSILON).sqrt()
