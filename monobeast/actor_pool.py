@@ -22,6 +22,7 @@ from monobeast.queues import ActorFailure, FilledSlot, MessageQueue
 from monobeast.restarts import RestartLimit
 from monobeast.rollouts import BatchStaging, Rollout, allocate
 from monobeast.timeline import Timeline
+from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.weights import SharedWeights
 
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
@@ -289,7 +290,11 @@ class ActorPool:
 
 
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
-    """Memory in which slots of E columns become batches of B."""
-    columns = max(config.batch_size, config.envs_per_actor)
-    staging = allocate(config.unroll_length, columns, spaces.observation, spaces.action, core_state)
-    return BatchStaging(staging, config.envs_per_actor, config.batch_size)
+    """Memory in which slots of E columns become batches of B: pinned, and as often as batches may be under way."""
+    sizes = (config.unroll_length, max(config.batch_size, config.envs_per_actor))
+    is_on_gpu = config.device != "cpu"
+    places = [
+        allocate(*sizes, spaces.observation, spaces.action, core_state, is_pinned=is_on_gpu)
+        for _ in range(NUM_IN_FLIGHT if is_on_gpu else 1)
+    ]
+    return BatchStaging(places, config.envs_per_actor, config.batch_size)

@@ -12,6 +12,7 @@ from monobeast.networks import AgentInput, AgentOutput, Network, find_normalizer
 from monobeast.reward_normalizer import RewardNormalizer
 from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
+from monobeast.transfer import Transfer
 
 
 class LossResult(NamedTuple):
@@ -128,6 +129,7 @@ class Learner:
         self.step = 0  # rows given to updates, T * B each; reset steps are among them
         self._config = config
         self._device = next(network.parameters()).device
+        self._transfer = Transfer(self._device)
         self._optimizer = make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
@@ -179,7 +181,7 @@ class Learner:
             Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
         """
         start = time.perf_counter()
-        batch = self._to_device(batch)
+        batch = self._transfer(batch)
         self.copying_s += time.perf_counter() - start
         lags = self.num_updates - batch.policy_version
         deviation, seen = self._reward_normalizer.look(batch) if self._reward_normalizer else (None, None)
@@ -240,10 +242,7 @@ class Learner:
 
     def measure_features(self, batch: Rollout) -> dict[str, float | None]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
-        return health.measure_features(self.network, self._to_device(batch))
-
-    def _to_device(self, batch: Rollout) -> Rollout:
-        return batch.map(lambda tensor: tensor.to(self._device))
+        return health.measure_features(self.network, batch.map(lambda tensor: tensor.to(self._device)))
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors (the learner's own, not copies) and plain values from which `load_state_dict` goes on."""

@@ -1,5 +1,6 @@
 """The record that actors write and the learner reads: one type for the shared store, a slot and a batch."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -90,6 +91,7 @@ def allocate(
     action_space: gymnasium.Space,
     core_state: tuple[Tensor, ...] = (),
     is_shared: bool = False,
+    is_pinned: bool = False,
 ) -> Rollout:
     """Unwritten memory for `num_columns` trajectories of `unroll_length` steps.
 
@@ -102,6 +104,7 @@ def allocate(
         action_space: As agents see it; gives the action's shape and dtype, and P.
         core_state: Of any number of columns; gives L and H.
         is_shared: The memory is one that processes started later can share.
+        is_pinned: It stays where it is, so that a GPU can copy it by itself.
     """
     T, B = unroll_length, num_columns
     parts, distribution = trees.of_space(observation_space), for_space(action_space)
@@ -125,6 +128,8 @@ def allocate(
     )
     if is_shared:  # before it is filled: what nobody has written to takes no room while it moves
         rollout = rollout.map(Tensor.share_memory_)
+    if is_pinned:
+        rollout = rollout.map(Tensor.pin_memory)
     return rollout.map(_fill_conspicuously)
 
 
@@ -148,20 +153,24 @@ class BatchStaging:
     the learner's process alone uses it.
     """
 
-    def __init__(self, staging: Rollout, slot_columns: int, batch_size: int) -> None:
-        """Takes memory of max(E, B) columns, `slot_columns` E and `batch_size` B."""
-        self._staging = staging
+    def __init__(self, places: list[Rollout], slot_columns: int, batch_size: int) -> None:
+        """Takes `places` of max(E, B) columns, to be filled in turn, `slot_columns` E and `batch_size` B."""
+        self._places = deque(places)
         self._slot_columns = slot_columns
         self._batch_size = batch_size
         self._filled = 0  # columns written
         self._taken = 0  # columns given out in batches
 
     def next_place(self) -> Rollout:
-        """The E columns to fill next; `commit` says that they are filled. Ends the life of batches given out."""
-        if self._filled == self._staging.num_columns:
+        """The E columns to fill next; `commit` says that they are filled.
+
+        Ends the life of batches that were given out of the same place before.
+        """
+        if self._filled == self._places[0].num_columns:
             assert self._taken == self._filled, "a batch was to be taken before the next slot"
             self._filled = self._taken = 0
-        return self._staging.columns(self._filled, self._filled + self._slot_columns)
+            self._places.rotate(-1)
+        return self._places[0].columns(self._filled, self._filled + self._slot_columns)
 
     def commit(self) -> None:
         """The columns of `next_place` are filled."""
@@ -173,18 +182,18 @@ class BatchStaging:
         return self._filled - self._taken >= self._batch_size
 
     def pop(self) -> Rollout | None:
-        """A view of the next whole batch, valid until the next `next_place`; None where none is whole."""
+        """A view of the next whole batch, valid until its place is filled again; None where none is whole."""
         if not self.is_whole:
             return None
         self._taken += self._batch_size
-        return self._staging.columns(self._taken - self._batch_size, self._taken)
+        return self._places[0].columns(self._taken - self._batch_size, self._taken)
 
     def get_state(self) -> dict[str, Any]:
         """Plain values and tensors, not copied, from which `set_state` goes on: what no batch has been given of yet."""
-        waiting = self._staging.columns(self._taken, self._filled)
+        waiting = self._places[0].columns(self._taken, self._filled)
         return {"taken": self._taken, "filled": self._filled, "waiting": waiting._asdict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from what `get_state` gave, of a staging of the same sizes."""
         self._taken, self._filled = state["taken"], state["filled"]
-        self._staging.columns(self._taken, self._filled).copy_(Rollout(**state["waiting"]))
+        self._places[0].columns(self._taken, self._filled).copy_(Rollout(**state["waiting"]))

@@ -34,12 +34,14 @@ def main() -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[4, 8, 16, 32])
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     chosen = vars(parser.parse_args())
-    sizes = [dict(zip(AUTO, size)) for size in itertools.product(*(chosen.pop(n) for n in ("actors", "envs", "threads")))]
+    values = [chosen.pop(name) for name in ("actors", "envs", "threads")]
+    sizes = [dict(zip(AUTO, size, strict=True)) for size in itertools.product(*values)]
     auto = preparation.prepare(Config(**chosen)).config
     speeds = measure([chosen | size for size in sizes])
     best = max(speeds)
-    print("| actors | environments each | learner threads | steps/s | of the best | |\n| --- | --- | --- | --- | --- | --- |")
-    for speed, size in sorted(zip(speeds, sizes), key=lambda pair: -pair[0]):
+    print("| actors | environments each | learner threads | steps/s | of the best | |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for speed, size in sorted(zip(speeds, sizes, strict=True), key=lambda pair: -pair[0]):
         is_auto = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""
         print(f"| {' | '.join(map(str, size.values()))} | {speed:,.0f} | {speed / best:.2f} | {is_auto} |")
 

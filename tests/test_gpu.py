@@ -11,7 +11,8 @@ import monobeast
 from monobeast import learner
 from monobeast.config import Config
 from monobeast.learner import compute_loss
-from monobeast.rollouts import allocate
+from monobeast.rollouts import BatchStaging, allocate
+from monobeast.transfer import Transfer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CONFIG = Config(preset="atari", reward_clipping="none")
@@ -75,3 +76,19 @@ def test_actors_and_evaluator_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, st
     with open(result.folder / "evaluations.csv", newline="") as file:
         rewards += [float(row["max_episode_return"]) for row in csv.DictReader(file)]
     assert max(rewards) == 0.0  # the environment pays 1 where its process has opened the GPU
+
+
+def test_batches_that_are_copied_beside_updates_arrive_whole():
+    places = [allocate(80, 32, IMAGE, ACTIONS, is_pinned=True) for _ in range(2)]
+    staging, transfer = BatchStaging(places, slot_columns=32, batch_size=32), Transfer(torch.device("cuda"))
+    work = torch.randn(4096, 4096, device="cuda")
+    sums = []
+
+    for number in range(100):
+        staging.next_place().observation.fill_(number)
+        staging.commit()
+        there = transfer(staging.pop())
+        work = (work @ work).clamp(-1, 1)  # an update that is still under way when the next copies begin
+        sums.append((there.observation == number).all())
+
+    assert all(found.item() for found in sums)

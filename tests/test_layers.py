@@ -49,6 +49,7 @@ ROWS = [
     "actor",
     "health",
     "faults",
+    "transfer",
     "learner",
     "actor_pool",
     "inline_actor",

@@ -90,8 +90,10 @@ def test_a_step_that_led_to_a_first_observation_is_a_reset_step():
         (1, 2, [[0, 1], [2, 3]]),
     ],
 )
-def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, batches):
-    staging = BatchStaging(make_rollout(max(slot_columns, batch_size)), slot_columns, batch_size)
+@pytest.mark.parametrize("num_places", [1, 2])
+def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, batches, num_places):
+    places = [make_rollout(max(slot_columns, batch_size)) for _ in range(num_places)]
+    staging = BatchStaging(places, slot_columns, batch_size)
     seen = []
 
     for slot in range(4):
@@ -101,3 +103,21 @@ def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, 
             seen.append(batch.actor.flatten().tolist())
 
     assert seen == batches
+
+
+@pytest.mark.parametrize(("slot_columns", "batch_size"), [(2, 4), (4, 2), (3, 3)])
+def test_with_two_places_a_batch_stays_as_it_is_while_the_next_are_filled(slot_columns, batch_size):
+    columns = max(slot_columns, batch_size)
+    staging = BatchStaging([make_rollout(columns), make_rollout(columns)], slot_columns, batch_size)
+    batches = []
+
+    for number in range(5):
+        for _ in range(columns // slot_columns):
+            staging.next_place().actor.fill_(number)
+            staging.commit()
+        if batches:
+            assert (batches[-1].actor == number - 1).all()
+        while (batch := staging.pop()) is not None:
+            batches.append(batch)
+
+    assert len(batches) == 5 * columns // batch_size

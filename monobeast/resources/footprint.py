@@ -15,6 +15,7 @@ from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.networks import AgentInput, Network
 from monobeast.rollouts import Rollout, allocate
+from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.user_code import is_call
 from monobeast.weights import NUM_GENERATIONS, weights_of
 
@@ -148,7 +149,7 @@ def _learner_memory(config: Config, footprint: Footprint) -> int:
     columns = max(config.batch_size, config.envs_per_actor)
     staging = sum(rollout_bytes(footprint, config.unroll_length, columns).values())
     if config.device != "cpu":
-        return staging + (1 + config.force_lag) * footprint.parameters
+        return NUM_IN_FLIGHT * staging + (1 + config.force_lag) * footprint.parameters
     averages = 2 if config.optimizer == "adam" or config.momentum else 1
     rows = (config.unroll_length + 1) * config.batch_size
     # In whole numbers: a float can't hold every one that a flag can.
