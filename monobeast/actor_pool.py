@@ -292,7 +292,7 @@ class ActorPool:
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
     """Memory in which slots of E columns become batches of B: pinned, and as often as batches may be under way."""
     sizes = (config.unroll_length, max(config.batch_size, config.envs_per_actor))
-    is_on_gpu = config.device != "cpu"
+    is_on_gpu = (config.device or "cpu") != "cpu"
     places = [
         allocate(*sizes, spaces.observation, spaces.action, core_state, is_pinned=is_on_gpu)
         for _ in range(NUM_IN_FLIGHT if is_on_gpu else 1)
