@@ -74,9 +74,9 @@ def run(prepared: Run) -> Result:
         ):
             metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
+            logger.info("%s", _describe_preset(config))
             if prepared.auto:
                 logger.info("%s", prepared.auto)
-            logger.info("%s", _describe_preset(config))
             session = Session(prepared, folder, log, stop, sinks)
             state = session.train()
             step, mean_return = session.learner.step, log.mean_return

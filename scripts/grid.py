@@ -30,12 +30,11 @@ def main() -> None:
     parser.add_argument("--unroll_length", type=int, default=10)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--use_lstm", action="store_true")
-    parser.add_argument("--actors", type=int, nargs="+", default=[1, 2, 3, 4])
-    parser.add_argument("--envs", type=int, nargs="+", default=[4, 8, 16, 32])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    for name, values in (("num_actors", [1, 2, 3]), ("envs_per_actor", [8, 16, 32]), ("num_learner_threads", [1])):
+        parser.add_argument(f"--{name}", type=int, nargs="+", default=values)
     chosen = vars(parser.parse_args())
-    values = [chosen.pop(name) for name in ("actors", "envs", "threads")]
-    sizes = [dict(zip(AUTO, size, strict=True)) for size in itertools.product(*values)]
+    all_sizes = itertools.product(*(chosen.pop(name) for name in AUTO))
+    sizes = [dict(zip(AUTO, size, strict=True)) for size in all_sizes]
     auto = preparation.prepare(Config(**chosen)).config
     speeds = measure([chosen | size for size in sizes])
     best = max(speeds)

@@ -132,7 +132,8 @@ def test_a_refusal_is_one_line(tmp_path):
 
 
 def test_a_run_leaves_what_the_readme_says(tmp_path):
-    result = monobeast(*CATCH, "--savedir", tmp_path, "--xpid", "example", "--total_steps", 10_000)
+    where = ("--savedir", tmp_path, "--xpid", "example")
+    result = monobeast(*CATCH, *where, "--num_actors", 2, "--total_steps", 10_000)
 
     assert (result.returncode, result.stderr) == (0, "")
     folder = tmp_path / "example"
@@ -240,7 +241,7 @@ def test_a_run_without_evaluations_has_no_best_checkpoint(catch_run, capfd):
 def test_a_torchbeast_command_line_works(tmp_path):
     arguments = (
         "--env PongNoFrameskip-v4 --num_actors 2 --total_steps 640 --learning_rate 0.0004 --epsilon 0.01 "
-        "--entropy_cost 0.01 --batch_size 4 --unroll_length 80 --num_buffers 4 --num_threads 1 --xpid example"
+        "--entropy_cost 0.01 --batch_size 4 --unroll_length 80 --num_buffers 4 --num_threads 1 --envs_per_actor 4 --xpid example"
     ).split()
 
     trained = monobeast(*arguments, "--savedir", tmp_path)

@@ -110,7 +110,7 @@ def test_batch_gradients_and_averages_are_the_learners_memory():
         return footprint.memory(make_config(**settings), sizes)["learner"]
 
     batch = sum(footprint.rollout_bytes(sizes, 10, 8).values())
-    rows = 8 * 11 * int(1.25 * sizes.activations)
+    rows = int(1.25 * 8 * 11 * sizes.activations)
     assert learner(optimizer="rmsprop") == batch + rows + 3 * sizes.parameters
     assert learner(optimizer="adam") == learner(momentum=0.9) == batch + rows + 4 * sizes.parameters
     assert learner(envs_per_actor=16) == learner() + batch  # a slot is the larger of the two

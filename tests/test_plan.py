@@ -65,7 +65,8 @@ def test_plan_warns_of_threads(capfd, caplog, monkeypatch):
     exit_code, output, _ = run(capfd, "plan", *CATCH, "--num_actors", "9", "--num_threads", "1")
 
     assert exit_code == 0
-    assert output.splitlines()[-2].split()[-3:] == ["10", "2", "slow"]
+    assert output.splitlines()[-3].split()[-3:] == ["10", "2", "slow"]
+    assert re.fullmatch(r"all processes together will take about \d+ MB of memory \(PSS\)", output.splitlines()[-2])
     assert output.splitlines()[-1] == "all fits, and would be faster with fewer threads"
     warning = "--num_actors 9 --num_learner_threads 1: 10 threads share 2 cores, which is slower than fewer"
     assert caplog.messages == [warning]

@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     except requirements.DoesNotFit as refusal:
         plan = refusal.plan
     print(*format_table(plan), sep="\n")
+    if plan.estimate is not None:
+        print(f"all processes together will take about {requirements.format_bytes(plan.estimate)} of memory (PSS)")
     print(plan.refusal or ("all fits, and would be faster with fewer threads" if plan.warning else "all fits"))
     return _DOES_NOT_FIT if plan.refusal else 0
 

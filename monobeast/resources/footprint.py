@@ -4,6 +4,7 @@ Where something can't be known, such as what an environment of one's own takes, 
 refused for it would surely fail.
 """
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import torch
@@ -29,7 +30,12 @@ _ATARI_ENVIRONMENT = 1_600_000  # an emulator that has played a little; Pong
 _LEAST_ENVIRONMENT = 4_000  # Catch and CartPole
 _COPIES_OF_AN_ACTOR = 2  # of the weights: those in use, and those that are coming
 # The peak of an update over what its forward pass keeps for the backward pass: from 1.25 (deep) to 3 (mlp).
-_BACKWARD = 1.25
+_BACKWARD = Fraction(5, 4)  # no float can hold every number that a flag can
+
+# Of `estimate`: what a run of that machine had beside what can be computed (smaps_rollup, Pss).
+_LEARNER_IMPORTS = 260_000_000  # its program, torch's compiler with them, which every optimizer imports
+_HELPERS = 25_000_000  # resource tracker and fork server
+_WHOLE_BACKWARD = 2  # as `_BACKWARD`, with what the allocator keeps between updates
 
 # Descriptors, counted in /proc/<pid>/fd.
 _OF_WEIGHTS = 3  # its tensors
@@ -144,6 +150,23 @@ def memory(config: Config, footprint: Footprint) -> dict[str, int]:
     return needed | ({"evaluator": _evaluator_memory(config, footprint)} if _num_evaluators(config) else {})
 
 
+def estimate(config: Config, footprint: Footprint) -> int | None:
+    """Bytes that all processes of a run will take at most, about (PSS); None beside a GPU, whose driver takes some.
+
+    Within 10 % of what runs of Pong and CartPole took (docs/performance.md). Environments of one's own come on top.
+    """
+    if config.device != "cpu":
+        return None
+    further_activations = int((_WHOLE_BACKWARD - _BACKWARD) * _activations(config, footprint))
+    helpers = _HELPERS if _num_helpers(config) else 0
+    return _LEARNER_IMPORTS + helpers + further_activations + sum(memory(config, footprint).values())
+
+
+def _activations(config: Config, footprint: Footprint) -> int:
+    """Bytes that the forward pass of an update keeps for the backward pass."""
+    return (config.unroll_length + 1) * config.batch_size * footprint.activations
+
+
 def _learner_memory(config: Config, footprint: Footprint) -> int:
     """A batch, and weights held back; on the CPU also gradients, averages, a copy to publish, and activations."""
     columns = max(config.batch_size, config.envs_per_actor)
@@ -151,9 +174,7 @@ def _learner_memory(config: Config, footprint: Footprint) -> int:
     if config.device != "cpu":
         return NUM_IN_FLIGHT * staging + (1 + config.force_lag) * footprint.parameters
     averages = 2 if config.optimizer == "adam" or config.momentum else 1
-    rows = (config.unroll_length + 1) * config.batch_size
-    # In whole numbers: a float can't hold every one that a flag can.
-    activations = rows * int(_BACKWARD * footprint.activations)
+    activations = int(_BACKWARD * _activations(config, footprint))
     return staging + activations + (2 + averages + config.force_lag) * footprint.parameters
 
 

@@ -53,6 +53,7 @@ class Plan(NamedTuple):
     rows: list[Row]
     refusal: str | None
     warning: str | None
+    estimate: int | None  # bytes that all processes will take together; None: unknown
 
 
 class DoesNotFit(ValueError):
@@ -104,7 +105,8 @@ def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
         rows.append(row)
     refusal = None if _all_fit(rows) else _refuse(config, rows, smaller)
     threads = _compare_threads(config, there.cores)
-    return Plan(config, [*rows, threads], refusal, None if threads.fits else threads.complain())
+    warning = None if threads.fits else threads.complain()
+    return Plan(config, [*rows, threads], refusal, warning, footprint.estimate(config, sizes))
 
 
 def _with_less_memory(there: Machine) -> Machine:
