@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
 
 def choose(
     config: Config, spaces: Spaces, makers: Makers, folder: Path | None = None
-) -> tuple[Config, str]:
+) -> tuple[Config, str | None]:
     """The settings with the fastest sizes in place of those that are left open, and a line that says which and why.
 
     What was measured is kept, so that it is measured once for a machine and settings. With `--num_actors 0`, whose runs
@@ -64,9 +64,8 @@ def choose(
         folder: Where measurements are kept (default: monobeast in the user's folder of caches).
     """
     if config.num_actors == 0:
-        sizes, source = _without_actors(config), "no measurement, so that the run is repeatable"
-    else:
-        sizes, source = _look_up_or_measure(config, spaces, makers, folder or _cache_folder())
+        return dataclasses.replace(config, **_without_actors(config)._asdict()), None
+    sizes, source = _look_up_or_measure(config, spaces, makers, folder or _cache_folder())
     chosen = ", ".join(f"{name} {getattr(sizes, name)}" for name in AUTO if getattr(config, name) is None)
     return dataclasses.replace(config, **sizes._asdict()), f"auto: {chosen} ({source})"
 

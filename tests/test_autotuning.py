@@ -172,11 +172,11 @@ def test_without_actors_nothing_is_measured_since_such_runs_are_to_be_repeatable
     run = prepare(num_actors=0)
 
     assert (run.config.envs_per_actor, run.config.batch_size) == (8, 8)
-    assert not measured and not folder.exists()
+    assert run.auto is None and not measured and not folder.exists()
 
 
 def test_what_is_measured_is_no_longer_than_needed(measured, folder):
-    prepare(unroll_length=5000, batch_size=640)
+    prepare(unroll_length=300, batch_size=640)
 
     assert {(config.unroll_length, config.batch_size, config.envs_per_actor) for config in measured} == {
         (100, 40, 40),

@@ -241,7 +241,8 @@ def test_a_run_without_evaluations_has_no_best_checkpoint(catch_run, capfd):
 def test_a_torchbeast_command_line_works(tmp_path):
     arguments = (
         "--env PongNoFrameskip-v4 --num_actors 2 --total_steps 640 --learning_rate 0.0004 --epsilon 0.01 "
-        "--entropy_cost 0.01 --batch_size 4 --unroll_length 80 --num_buffers 4 --num_threads 1 --envs_per_actor 4 --xpid example"
+        "--entropy_cost 0.01 --batch_size 4 --unroll_length 80 --num_buffers 4 --num_threads 1 --xpid example "
+        "--envs_per_actor 4"
     ).split()
 
     trained = monobeast(*arguments, "--savedir", tmp_path)
