@@ -18,21 +18,22 @@ SETTINGS = {
 SHAPE = {"envs_per_actor": 8, "batch_size": 8, "unroll_length": 20}
 
 
-def test_catch_is_learned_by_two_actor_processes(tmp_path):
-    config = Config(**SETTINGS, **SHAPE, num_actors=2, total_steps=150_000, seed=1, savedir=str(tmp_path))
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_catch_is_learned_by_two_actor_processes(tmp_path, precision):
+    sizes = SHAPE | {"num_actors": 2, "num_learner_threads": 1, "total_steps": 150_000}
 
-    result = train(config)
+    result = train(Config(**SETTINGS, **sizes, precision=precision, seed=1, savedir=str(tmp_path)))
 
     assert result.state == "complete"
     assert result.mean_episode_return >= 0.9
 
 
-def learn_with_lag(lag, num_updates=350, seed=0):
+def learn_with_lag(lag, num_updates=350, seed=0, precision="float32"):
     """Mean return of Catch over the last batches, where actors get new weights only every `lag` updates."""
     config = environments.resolve(Config(**SETTINGS, **SHAPE, num_actors=0, seed=seed))
     spaces = environments.check(config)
     torch.manual_seed(seed)
-    network = make_network(spaces.observation, spaces.action)
+    network = make_network(spaces.observation, spaces.action, precision=precision)
     weights = SharedWeights(network.parameters())
     student = Learner(network, config)
     returns = []
@@ -46,8 +47,9 @@ def learn_with_lag(lag, num_updates=350, seed=0):
     return sum(returns[-300:]) / 300
 
 
-def test_v_trace_learns_from_actors_that_lag_far_behind():
-    assert learn_with_lag(50) >= 0.9
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_v_trace_learns_from_actors_that_lag_far_behind(precision):
+    assert learn_with_lag(50, precision=precision) >= 0.9
 
 
 def invert(log_rhos, rollout):
