@@ -100,6 +100,7 @@ def _test(chosen: dict[str, Any]) -> int:
     import torch
 
     from monobeast import evaluation, score
+    from monobeast.window import WindowClosed
 
     torch.set_num_threads(1)  # threads that share one observation wait for each other more than they work
     player = evaluation.load_player(chosen)
@@ -108,16 +109,18 @@ def _test(chosen: dict[str, Any]) -> int:
     print(score.describe_conditions(config, player.environment.action_space, player.seed), flush=True)
     episodes = []
     with score.EpisodeTable(config.save_episodes) as table:
-        for episode in evaluation.play(player):
-            episodes.append(episode)
-            table.add(episode)
-            cut_off = ", cut off" if episode.is_capped else ""
-            result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
-            print(f"episode {len(episodes)}: {result}", flush=True)
+        with contextlib.suppress(WindowClosed):
+            for episode in evaluation.play(player):
+                episodes.append(episode)
+                table.add(episode)
+                cut_off = ", cut off" if episode.is_capped else ""
+                result = f"return {episode.episode_return:g}, {episode.length} steps{cut_off}"
+                print(f"episode {len(episodes)}: {result}", flush=True)
     for what, where in (("films", config.video), ("episodes", config.save_episodes)):
         if where is not None:
             print(f"{what}: {where}", flush=True)
-    print(score.summarize(episodes, config.env), flush=True)
+    if episodes:
+        print(score.summarize(episodes, config.env), flush=True)
     return 0
 
 

@@ -146,7 +146,7 @@ class Config:
     best: bool = _flag(False, "test", "play best.pt, the weights that evaluations beside training found best, in place of the last")
     num_episodes: int = _flag(10, "test", "episodes to play", low=1)
     greedy: bool = _flag(False, "test", "take the most probable action instead of sampling")
-    render: bool = _flag(False, "test", "show the game in a window; not for Atari")
+    render: bool = _flag(False, "test", "show the game in a window, in its own colors and at its own speed")
     video: str | None = _flag(None, "test", "folder for an mp4 of every episode, in the game's own colors and at its own speed (default: none)")
     save_episodes: str | None = _flag(None, "test", "CSV file for a row of every episode (default: none)")
     max_episode_steps: int = _flag(27_000, "test", "agent steps after which an episode is cut off", low=1)

@@ -1,7 +1,6 @@
 """Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from monobeast import environments, film, seeding, trees
+from monobeast import environments, film, seeding, trees, window
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.film import Film
@@ -20,6 +19,7 @@ from monobeast.policy import LocalPolicy
 from monobeast.runs import checkpoint, permission, run_folder
 from monobeast.score import Episode
 from monobeast.user_code import is_own
+from monobeast.window import Window
 
 
 class Player(NamedTuple):
@@ -46,6 +46,8 @@ def load_player(chosen: dict[str, Any]) -> Player:
     asked = Config(**chosen)
     if asked.video is not None:
         film.require_writer(asked.video)
+    if asked.render:
+        window.require_screen()
     folder = run_folder.find(asked.savedir, asked.xpid)
     content = _load_best(folder) if asked.best else checkpoint.load(folder)
     trained = checkpoint.read_config(content, folder)
@@ -55,7 +57,7 @@ def load_player(chosen: dict[str, Any]) -> Player:
     network = load_network(content, folder, config, spaces)
     seed = seeding.draw_seed() if asked.seed is None else asked.seed
     seeds = seeding.evaluation_seeds(seed, 1)
-    environment = environments.make(config, 1, seeds, with_pictures=config.video is not None)
+    environment = environments.make(config, 1, seeds, with_pictures=config.render or config.video is not None)
     if config.video is not None:
         _make_folder(config.video)
     policy = LocalPolicy(network.eval(), None, seeding.evaluation_sampling_seed(seed), greedy=config.greedy)
@@ -100,9 +102,6 @@ def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
     changes = {name: value for name, value in chosen.items() if groups[name] == "environment"}
     changes |= {name: getattr(asked, name) for name, group in groups.items() if group == "test"}
     changes["life_loss_terminal"] = False  # unlike in training, a game goes on to its end
-    if asked.render:
-        env_kwargs = json.loads(changes.get("env_kwargs", trained.env_kwargs))
-        changes["env_kwargs"] = json.dumps(env_kwargs | {"render_mode": "human"})
     return dataclasses.replace(trained, **changes)
 
 
@@ -114,11 +113,28 @@ def _make_folder(video: str) -> None:
 
 
 def play(player: Player) -> Iterator[Episode]:
-    """Plays `num_episodes` games, each given as it ends, and films them where `video` is set."""
-    for number in range(1, player.config.num_episodes + 1):
-        with _filming(player, number) as watch:
-            episode = play_episode(player.environment, player.policy, player.config.max_episode_steps, watch)
-        yield episode
+    """Plays `num_episodes` games, each given as it ends; shows or films them where `render` or `video` says so.
+
+    Raises:
+        WindowClosed: whoever looked on has closed the window.
+    """
+    with _open_window(player) as shown:
+        for number in range(1, player.config.num_episodes + 1):
+            with _filming(player, number) as filmed:
+                watch = shown or filmed  # these exclude each other
+                episode = play_episode(player.environment, player.policy, player.config.max_episode_steps, watch)
+            yield episode
+
+
+@contextmanager
+def _open_window(player: Player) -> Iterator[Callable[[], None] | None]:
+    """What shows a picture of the game, if that is to be seen."""
+    if not player.config.render:
+        yield None
+        return
+    title = f"{player.folder.name}: {player.config.env}"
+    with Window(title, player.environment.frames_per_second) as opened:
+        yield lambda: opened.add(player.environment.picture())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ _ENTRY_POINT = "ale_py.env:AtariEnv"
 _RESERVED = {
     "game": "use --env",
     "num_envs": "use --envs_per_actor",
-    "render_mode": "its vector environment opens no window",
+    "render_mode": "use --render or --video of test",
     "batch_size": "use --envs_per_actor; all environments of an actor are stepped together",
     "num_threads": "use --num_actors; an actor has one thread",
     "autoreset_mode": "episodes are told apart by NEXT_STEP autoreset",

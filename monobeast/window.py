@@ -1,0 +1,73 @@
+"""A window that shows a game while it is played, at its own speed."""
+
+import os
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+_LEAST_HEIGHT = 400  # pixels; smaller pictures are enlarged, each pixel to a square
+_INSTALL = "python -m pip install pygame-ce"
+
+
+class WindowClosed(Exception):
+    """Whoever looks on has closed the window."""
+
+
+def require_screen() -> None:
+    """Raises ValueError, with what is missing, unless a window can be opened."""
+    try:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        import pygame
+    except ImportError as error:
+        raise ValueError(f"--render: needs pygame ({error}): {_INSTALL}") from None
+    try:
+        pygame.display.init()
+    except pygame.error as error:
+        raise ValueError(f"--render: no window can be opened here ({error}); --video DIR makes a film") from None
+
+
+class Window:
+    """Shows pictures one after the other; a context manager. It opens with the first.
+
+    Args:
+        title: Of the window.
+        frames_per_second: Pictures in a second, at most.
+    """
+
+    def __init__(self, title: str, frames_per_second: float) -> None:
+        self._title = title
+        self._frames_per_second = frames_per_second
+        self._surface: Any = None
+        self._clock: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._surface is not None:
+            import pygame
+
+            pygame.display.quit()
+
+    def add(self, picture: np.ndarray) -> None:
+        """Shows a picture, uint8 [height, width, 3], once the one before has had its time.
+
+        Raises:
+            WindowClosed: the window was closed.
+        """
+        import pygame
+
+        height, width = picture.shape[:2]
+        factor = -(-_LEAST_HEIGHT // height)
+        if self._surface is None:
+            pygame.display.init()
+            self._surface = pygame.display.set_mode((width * factor, height * factor))
+            pygame.display.set_caption(self._title)
+            self._clock = pygame.time.Clock()
+        if any(event.type == pygame.QUIT for event in pygame.event.get()):
+            raise WindowClosed
+        image = pygame.surfarray.make_surface(picture.swapaxes(0, 1))  # pygame counts columns first
+        pygame.transform.scale(image, self._surface.get_size(), self._surface)
+        pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
