@@ -20,6 +20,7 @@ from monobeast.costs.limit import Costs, find_bounds
 from monobeast.costs.parts import Subject
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
+from monobeast.networks import Network
 from monobeast.resources import machine
 from monobeast.trial import TrialFailed
 
@@ -32,9 +33,9 @@ _LONGEST_UNROLL = 100  # that is measured
 _MOST_COLUMNS = 64  # of a slot: a wider forward pass hardly costs less a step
 _ALIKE = 0.98  # of the best: smaller settings are preferred that come as near
 # Beside the settings that are chosen and those of the loss, all that changes what a step costs.
-_COSTLY = (
+COSTLY = (
     *("env", "env_kwargs", "frame_skip", "noop_max", "full_action_space", "max_episode_frames"),
-    *("unroll_length", "batch_size", "optimizer", "momentum", "device"),
+    *("unroll_length", "batch_size", "num_buffers", "optimizer", "momentum"),
     *("network", "use_lstm", "precision", "memory_format", "normalize_observations", "normalize_rewards"),
 )
 
@@ -49,9 +50,7 @@ class Sizes(NamedTuple):
     num_learner_threads: int
 
 
-def choose(
-    config: Config, spaces: Spaces, makers: Makers, folder: Path | None = None
-) -> tuple[Config, str | None]:
+def choose(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Config, str | None]:
     """The settings with the fastest sizes in place of those that are left open, and a line that says which and why.
 
     What was measured is kept, so that it is measured once for a machine and settings. With `--num_actors 0`, whose runs
@@ -60,12 +59,12 @@ def choose(
     Args:
         config: Resolved but for sizes, of which at least one is None: to be chosen.
         spaces: Of one environment.
+        network: Of the run; its number of weights tells one of the user's own from what it was before.
         makers: Of environments and networks.
-        folder: Where measurements are kept (default: monobeast in the user's folder of caches).
     """
     if config.num_actors == 0:
         return dataclasses.replace(config, **_without_actors(config)._asdict()), None
-    sizes, source = _look_up_or_measure(config, spaces, makers, folder or _cache_folder())
+    sizes, source = _look_up_or_measure(config, spaces, network, makers)
     chosen = ", ".join(f"{name} {getattr(sizes, name)}" for name in AUTO if getattr(config, name) is None)
     return dataclasses.replace(config, **sizes._asdict()), f"auto: {chosen} ({source})"
 
@@ -112,7 +111,9 @@ def find_candidates(config: Config, cores: int) -> list[Sizes]:
     candidates = [
         sizes
         for sizes in map(Sizes._make, itertools.product(all_actors, all_E, all_threads))
-        if config.num_learner_threads or sizes.num_learner_threads in (1, *range(cores - sizes.num_actors + 1))
+        if config.num_learner_threads
+        or sizes.num_learner_threads == 1
+        or sizes.num_learner_threads + sizes.num_actors <= cores
     ]
     are_many = [sizes for sizes in candidates if sizes.num_actors * sizes.envs_per_actor >= 2 * config.batch_size]
     return are_many or candidates
@@ -127,10 +128,13 @@ def _without_actors(config: Config) -> Sizes:
     return Sizes(0, config.envs_per_actor or config.batch_size, config.num_learner_threads or machine.count_cores())
 
 
-def _look_up_or_measure(config: Config, spaces: Spaces, makers: Makers, folder: Path) -> tuple[Sizes, str]:
+def _look_up_or_measure(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Sizes, str]:
     """Sizes, and where they are from."""
-    path = folder / f"{_digest(config)}.json"
-    if (kept := _read(path, config)) is not None:
+    measured_for = _describe(config, spaces, network)
+    digest = hashlib.sha256(json.dumps(measured_for, sort_keys=True).encode()).hexdigest()[:16]
+    path = _cache_folder() / f"{digest}.json"
+    kept = _read(path, measured_for)
+    if kept in find_candidates(config, machine.count_cores()):
         return kept, f"as measured before: {path}"
     # A warning, since there is no run yet whose log would show less than that.
     logger.warning("auto: measuring for a few seconds how many actors, environments and threads are the fastest here")
@@ -139,7 +143,7 @@ def _look_up_or_measure(config: Config, spaces: Spaces, makers: Makers, folder: 
         sizes = trial.run(config.start_method, limit_s, _measure, config, spaces, makers.pickle())
     except TrialFailed as failure:  # of an environment, most likely: the run will say more
         return _guess(config), f"a guess, since the measurement failed: {failure}"
-    is_kept = _write(path, sizes, config)
+    is_kept = _write(path, sizes, measured_for)
     return sizes, f"measured now, {'kept in' if is_kept else 'but it could not be kept in'} {path}"
 
 
@@ -164,8 +168,9 @@ def _measure(config: Config, spaces: Spaces, pickled_makers: bytes) -> Sizes:
     of_actors, of_learner = {}, {}
     for E in _distinct(sizes.envs_per_actor for sizes in candidates):
         of_actors[E], batch = parts.measure_actor(_at(subject, E, threads=1), _SECONDS_A_PART)
+    widest = max(of_actors)  # of whose rollouts the batch is
     for threads in _distinct(sizes.num_learner_threads for sizes in candidates):
-        of_learner[threads] = parts.measure_update(_at(subject, E, threads), _SECONDS_A_PART, batch)
+        of_learner[threads] = parts.measure_update(_at(subject, widest, threads), _SECONDS_A_PART, batch)
     costs = {}
     for sizes in candidates:
         update, publishing = of_learner[sizes.num_learner_threads]
@@ -179,10 +184,11 @@ def _distinct(numbers: Iterable[int]) -> list[int]:
 
 
 def _at(subject: Subject, E: int, threads: int) -> Subject:
-    """The same with a number of environments and of threads; a long unroll or a wide batch is cut: it takes longer."""
+    """The same with a number of environments and of threads, and no more steps an update than tell what one costs."""
     config = subject.config
     sizes: dict[str, int | None] = {"num_actors": 1, "envs_per_actor": E, "num_learner_threads": threads}
-    sizes |= {"unroll_length": min(config.unroll_length, _LONGEST_UNROLL), "batch_size": min(config.batch_size, E)}
+    batch_size = config.batch_size if config.batch_size <= _MOST_COLUMNS else E  # which divides a larger one
+    sizes |= {"unroll_length": min(config.unroll_length, _LONGEST_UNROLL), "batch_size": batch_size}
     return subject._replace(config=dataclasses.replace(config, **sizes, num_buffers=None))
 
 
@@ -190,31 +196,32 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "monobeast"
 
 
-def _describe(config: Config) -> dict[str, Any]:
+def _describe(config: Config, spaces: Spaces, network: Network) -> dict[str, Any]:
     """Machine and settings: what was measured holds where all of this is alike."""
-    settings = {name: getattr(config, name) for name in (*_COSTLY, *AUTO)}
-    device = config.device if config.device == "cpu" else torch.cuda.get_device_name(config.device)
-    versions = {"monobeast": __version__, "torch": torch.__version__}
-    return settings | versions | {"cpu": machine.name_cpu(), "cores": machine.count_cores(), "device": device}
+    of_network = {"weights": sum(parameter.numel() for parameter in network.parameters())}
+    of_machine = {
+        "cpu": machine.name_cpu(),
+        "cores": machine.count_cores(),
+        "device": config.device if config.device == "cpu" else torch.cuda.get_device_name(config.device),
+        "torch": torch.__version__,
+        "monobeast": __version__,
+    }
+    settings = {name: getattr(config, name) for name in (*COSTLY, *AUTO)}
+    return settings | {"spaces": [str(space) for space in spaces]} | of_network | of_machine
 
 
-def _digest(config: Config) -> str:
-    return hashlib.sha256(json.dumps(_describe(config), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _read(path: Path, config: Config) -> Sizes | None:
-    """What was kept there for such settings; None where there is nothing, or not what there should be."""
+def _read(path: Path, measured_for: dict[str, Any]) -> Sizes | None:
+    """What was kept there for just this; None where there is nothing, or not what there should be."""
     try:
         kept = json.loads(path.read_text())
-        sizes = Sizes(**kept["sizes"])
+        return Sizes(**kept["sizes"]) if kept["measured_for"] == measured_for else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    is_such = kept.get("measured_for") == _describe(config)
-    return sizes if is_such and sizes in find_candidates(config, machine.count_cores()) else None
 
 
-def _write(path: Path, sizes: Sizes, config: Config) -> bool:
-    content = {"sizes": sizes._asdict(), "measured_for": _describe(config)}
+def _write(path: Path, sizes: Sizes, measured_for: dict[str, Any]) -> bool:
+    """Keeps it; whether that could be."""
+    content = {"sizes": sizes._asdict(), "measured_for": measured_for}
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

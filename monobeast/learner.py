@@ -132,6 +132,7 @@ class Learner:
         self._transfer = Transfer(self._device)
         self._optimizer = make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
+        self._reward_deviation: Tensor | None = None  # of the last update
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
@@ -153,8 +154,8 @@ class Learner:
 
     @property
     def reward_deviation(self) -> float | None:
-        """By what the rewards of the last update that was made were divided; None where they are not."""
-        return None if self._reward_normalizer is None else float(self._reward_normalizer.deviation)
+        """By what the rewards of the last update were divided, good or bad; None where they are not."""
+        return None if self._reward_deviation is None else float(self._reward_deviation)
 
     @property
     def learning_rate(self) -> float:
@@ -178,14 +179,15 @@ class Learner:
         """One optimizer step, or none where a number is not finite: weights and moments are then what they were.
 
         Returns:
-            Statistics of the update, 0-dim tensors. Once the batch is copied, nothing here waits for the device.
+            Statistics of the update, 0-dim tensors. Nothing here waits for the device, but for the last batch's copy.
         """
         start = time.perf_counter()
         batch = self._transfer(batch)
         self.copying_s += time.perf_counter() - start
         lags = self.num_updates - batch.policy_version
-        deviation, seen = self._reward_normalizer.look(batch) if self._reward_normalizer else (None, None)
-        result = compute_loss(self.network, batch, self._config, self.entropy_cost, deviation)
+        if self._reward_normalizer:
+            self._reward_deviation, seen = self._reward_normalizer.look(batch)
+        result = compute_loss(self.network, batch, self._config, self.entropy_cost, self._reward_deviation)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
@@ -193,7 +195,7 @@ class Learner:
         fault = faults.locate(batch, result.output, result.total_loss.detach(), grad_norm)
         is_good = fault[0] < 0
         self._step_if(is_good)
-        self._count_observations(batch, is_good)
+        self._update_normalizers(batch, is_good)
         if self._reward_normalizer:
             self._reward_normalizer.take(seen, is_good)
         self._num_bad += ~is_good
@@ -213,7 +215,7 @@ class Learner:
         elif is_good:  # the answer is there: nothing need be undone
             self._optimizer.step()
 
-    def _count_observations(self, batch: Rollout, is_good: Tensor) -> None:
+    def _update_normalizers(self, batch: Rollout, is_good: Tensor) -> None:
         """Lets normalizers take the batch into account, once its update is made by what they were before.
 
         x_0 .. x_{T-1}, so that none counts twice: x_T is the next rollout's x_0. Final observations are among them.

@@ -66,7 +66,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         _check_weights(network, saved, config)
     config, auto = _choose_sizes(config, spaces, network, makers)
     if changes is not None:
-        changes |= resumption.find_followers(before, config, changes)
+        changes = resumption.settle(before, config, changes)
     requirements.check(config, spaces, network)
     return Run(config, spaces, network.to(config.device), saved, changes, makers, auto)
 
@@ -96,7 +96,7 @@ def _choose_sizes(config: Config, spaces: Spaces, network: Network, makers: Make
     auto = None
     if any(getattr(config, name) is None for name in AUTO):
         requirements.require_fit(_with_buffers(autotuning.choose_smallest(config)), spaces, network)
-        config, auto = autotuning.choose(config, spaces, makers)
+        config, auto = autotuning.choose(config, spaces, network, makers)
     return _with_buffers(config), auto
 
 

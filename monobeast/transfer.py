@@ -10,10 +10,11 @@ NUM_IN_FLIGHT = 2
 
 
 class Transfer:
-    """Copies batches to a device; to a GPU on a stream of their own, so that the update before goes on meanwhile.
+    """Copies batches to a device; to a GPU on a stream of their own, beside whatever it still computes.
 
     Nobody waits for a copy but the device itself, and the next copy: when that begins, this one has ended, and its
-    place in pinned memory may be written again.
+    place in pinned memory may be written again. A batch that is not contiguous in its place, where B is less than E,
+    is copied into other memory first, for which this process waits.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -21,8 +21,8 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     "slots, Pong": {str(n): PONG | {"num_buffers": n} for n in (8, 32, 128)},
     "actors of 8 environments, Pong": {str(n): PONG | {"num_actors": n} for n in (1, 2, 4, 8)},
     "weights, frames of 84x84x4": {
-        "1.7M": FRAMES | {"network": "growth:Wide", "env_kwargs": '{"width": 84}'},
-        "16M": FRAMES | {"network": "growth:Wider", "env_kwargs": '{"width": 84}'},
+        "1.6M": FRAMES | {"network": "growth:Wide"},
+        "16M": FRAMES | {"network": "growth:Wider"},
     },
     "frames": {
         "84x84x4": FRAMES | {"env_kwargs": '{"height": 84, "width": 84, "channels": 4}'},
@@ -56,7 +56,7 @@ class Frames(gymnasium.Env):
 
 
 class Wide(nn.Module):
-    """One hidden layer, as wide as gives 1.7M weights for frames that are averaged to 20x20x4."""
+    """One hidden layer, as wide as gives 1.6M weights for frames that are averaged to 20x20x4."""
 
     width = 1024
 

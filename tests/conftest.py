@@ -2,6 +2,7 @@ import os
 import signal
 import tempfile
 
+import hypothesis
 import pytest
 import torch
 
@@ -9,6 +10,8 @@ import torch
 def pytest_configure():
     """In the background of a shell pytest starts with SIGINT ignored, and so would what tests start and interrupt."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("monobeast", deadline=None)  # a busy machine is no fault of the code
+    hypothesis.settings.load_profile("monobeast")
 
 
 def pytest_sessionstart(session):

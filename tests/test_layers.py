@@ -150,7 +150,7 @@ def test_every_package_that_is_imported_is_declared():
     setup = configparser.ConfigParser()
     setup.read(PACKAGE.parent / "setup.cfg")
     extras = setup["options.extras_require"]
-    optional = [extras[name] for name in ("progress", "plot", "video", "onnx", "tensorboard", "wandb")]
+    optional = [extras[name] for name in ("progress", "plot", "video", "render", "onnx", "tensorboard", "wandb")]
     declared = "\n".join([setup["options"]["install_requires"], *optional])
     declared = {name.replace("-", "_") for name in re.findall(r"^[\w-]+", declared, re.MULTILINE)}
     imported = set()

@@ -25,7 +25,7 @@ class Costs(NamedTuple):
 class Bound(NamedTuple):
     """One limit."""
 
-    what: str  # "actors", "learner", "GPU" or "cores"
+    what: str  # "actors", "learner", "learner with its GPU" or "cores"
     steps_per_second: float
     formula: str  # with the numbers in it
 
@@ -34,7 +34,8 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
     """Every bound on steps a second; the least is the limit.
 
     An actor has a core at most, and so has each thread of the learner; together they have no more than there are. A
-    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile.
+    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile: after each update, the
+    learner's waits for the weights that it publishes.
 
     Args:
         costs: Of one step.
@@ -50,14 +51,14 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
     learner = costs.learner + costs.gpu  # what keeps the learner's core busy
     bounds = [
         Bound("actors", num_actors / costs.actor, f"{num_actors} / {_ms(costs.actor)}"),
-        Bound("learner", 1 / costs.learner, f"1 / {_ms(costs.learner)}"),
+        Bound("learner" if costs.gpu == 0 else "learner with its GPU", 1 / learner, f"1 / {_ms(learner)}"),
         Bound(
             "cores",
             cores / (costs.actor + threads * learner),
             f"{cores} / ({_ms(costs.actor)} + {threads} x {_ms(learner)})",
         ),
     ]
-    return bounds if costs.gpu == 0 else [*bounds, Bound("GPU", 1 / costs.gpu, f"1 / {_ms(costs.gpu)}")]
+    return bounds
 
 
 def find_limit(bounds: list[Bound]) -> Bound:

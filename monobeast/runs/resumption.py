@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from monobeast.config import Config
+from monobeast.config import AUTO, Config
 from monobeast.runs import permission
 
 # What the weights, the optimizer's state or the meaning of the curve hang on.
@@ -61,10 +61,16 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     return merged, changes
 
 
-def find_followers(saved: Config, config: Config, changes: Changes) -> Changes:
-    """Settings that were chosen anew because others changed; `config` is resolved."""
-    pairs = {name: (getattr(saved, name), getattr(config, name)) for name in _BY_NUM_ACTORS if name not in changes}
-    return {name: (before, now) for name, (before, now) in pairs.items() if before != now}
+def settle(saved: Config, config: Config, changes: Changes) -> Changes:
+    """The changes once all is chosen: with what was left open, or chosen anew since others changed, as it now is.
+
+    Args:
+        saved: Of the checkpoint.
+        config: Resolved.
+        changes: What `merge` found.
+    """
+    chosen = {name: (getattr(saved, name), getattr(config, name)) for name in (*AUTO, *_BY_NUM_ACTORS)}
+    return {name: (before, now) for name, (before, now) in (changes | chosen).items() if before != now}
 
 
 def _refuse_inexact(changes: Changes) -> None:
