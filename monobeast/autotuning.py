@@ -137,7 +137,11 @@ def _look_up_or_measure(config: Config, spaces: Spaces, network: Network, makers
     if kept in find_candidates(config, machine.count_cores()):
         return kept, f"as measured before: {path}"
     # A warning, since there is no run yet whose log would show less than that.
-    logger.warning("auto: measuring for a few seconds how many actors, environments and threads are the fastest here")
+    logger.warning(
+        "auto: measuring for some seconds, once for this machine and these settings, how many actors, environments and "
+        "threads are the fastest; what is given (%s) is not measured",
+        ", ".join(f"--{name}" for name in AUTO),
+    )
     limit_s = min(_LONGEST_S, config.actor_timeout_s, config.stall_timeout_s)
     try:
         sizes = trial.run(config.start_method, limit_s, _measure, config, spaces, makers.pickle())

@@ -46,7 +46,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
     before the first step. An observation of several parts is an input for each, such as `observation['camera']`.
     Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`. Where actions are real
-    numbers, `policy_params` [1, B, 2 D] are in the logits' place.
+    numbers, `policy_params` [1, B, 2 D] are in the logits' place. Observations and actions are as `Spaces` has them.
     The state of a network of the user's own is `state_0`, `state_1` and so on, and `next_state_0`; its `initial_state`
     says what it is before the first step.
 

@@ -61,7 +61,7 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
 
     Args:
         episodes: At least one.
-        env: Id of the environment; for an Atari game the mean is also set beside a human's.
+        env: Id of the environment; for an Atari game the mean of whole games is also set beside a human's.
     """
     returns = [episode.episode_return for episode in episodes]
     deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
@@ -70,7 +70,8 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
         f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
     )
     num_capped = sum(episode.is_capped for episode in episodes)
-    text += f"; {num_capped} of them cut off by --max_episode_steps" if num_capped else ""
+    if num_capped:  # a part of a game is nothing that a human's score could be set beside
+        return f"{text}; {num_capped} of them cut off by --max_episode_steps"
     return text + (f"; {_compare(env, float(np.mean(returns)))}" if _game(env) else "")
 
 

@@ -59,9 +59,11 @@ class Timeline:
         if self._is_written or not self._spans:
             return
         self._is_written = True
+        end = max(span.end for span in self._spans)
+        seconds = min(WINDOW_S, end - min(span.start for span in self._spans))  # less of a run that is over before
         try:
             self._path.write_text(json.dumps(self._to_trace()))
-            logger.info("the timeline of %g seconds is in %s", WINDOW_S, self._path)
+            logger.info("the timeline of %.1f seconds is in %s", seconds, self._path)
         except OSError as error:
             logger.error("--timeline %s: cannot be written: %s", self._path, error.strerror)
         self._spans.clear()

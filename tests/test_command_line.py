@@ -15,7 +15,7 @@ import pytest
 from command_lines import run
 from process_tree import catches, wait_until
 
-from monobeast.__main__ import run_command
+from monobeast.__main__ import _COMMANDS, run_command
 from monobeast.config import Config
 
 TESTS = Path(__file__).parent
@@ -66,6 +66,15 @@ def test_help_names_every_flag_of_training_with_its_default(arguments):
             if setting.default is not None:
                 assert f"(default: {setting.default})" in " ".join(entry.group().split())
     assert "monobeast test: play the checkpoint of a run" in result.stdout
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        run_command([command, "--help"])
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: monobeast {command}")
 
 
 def test_help_of_test_names_its_own_flags():

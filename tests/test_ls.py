@@ -192,3 +192,12 @@ def test_a_run_that_failed_keeps_the_reason(tmp_path, capsys):
     state = ls(tmp_path).state
     assert state.startswith("failed: the actor (stub_environments:Boom-v0) ended by an exception:")
     assert "boom" in state
+
+
+def test_the_folder_can_be_named_as_for_other_commands(tmp_path, capsys):
+    write_run(tmp_path / "example", meta={"start": "2026-01-31T10:00:00+00:00"})
+
+    assert run_command(["ls", "--savedir", str(tmp_path)]) == 0
+    assert "example  monobeast/Catch-v0" in capsys.readouterr().out
+    assert run_command(["ls", "a", "--savedir", "b"]) == 2
+    assert "SAVEDIR a --savedir b: exclude each other" in capsys.readouterr().err

@@ -53,3 +53,9 @@ def test_a_game_without_a_known_human_score_is_said_to_be_one():
 @pytest.mark.parametrize("env", ["", "CartPole-v1"])
 def test_nobody_knows_a_humans_score_of_other_environments(env):
     assert summarize(TWENTY, env).endswith("maximum 21")
+
+
+def test_a_part_of_a_game_is_not_set_beside_a_human():
+    text = summarize([*TWENTY, Episode(0.0, 9, is_capped=True)], "ALE/Pong-v5")
+
+    assert text.endswith("1 of them cut off by --max_episode_steps") and "human" not in text

@@ -13,8 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes the network of a run's checkpoint. An ONNX file holds one step: observation, is_first, last_action, "
         "last_reward, each [1, B, ...], and with LSTM hidden and cell go in; policy_logits, baseline, and with LSTM "
-        "next_hidden and next_cell come out; where actions are continuous, policy_params are in the logits' place. The "
-        "state of a network of your own is state_0, state_1 and so on."
+        "next_hidden and next_cell come out. Whatever is Discrete or MultiDiscrete counts from 0, wherever its space "
+        "starts. Where actions are continuous, policy_params are in the logits' place: means, then logarithms of "
+        "standard deviations; of an element with two bounds the action is from -1 to 1, to be clipped and brought to "
+        "those. The state of a network of your own is state_0, state_1 and so on."
     )
     parser.add_argument("run", metavar="RUN", help="folder of a run, or its name in savedir")
     parser.add_argument("--onnx", metavar="FILE", help="write an ONNX file, in float32")

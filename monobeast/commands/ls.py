@@ -41,17 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Lists the runs in a folder, the newest first: agent steps and of how many, mean return of the last 100 "
         "episodes, time since the last start, and the state: running, complete, stopped, or failed with the reason."
     )
-    about = "folder of all runs (default: %(default)s)"
-    parser.add_argument("savedir", nargs="?", default=Config.savedir, metavar="SAVEDIR", help=about)
+    about = f"folder of all runs (default: {Config.savedir})"
+    parser.add_argument("folder", nargs="?", metavar="SAVEDIR", help=about)
+    parser.add_argument("--savedir", metavar="STR", help="the same, as the other commands have it")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table.
 
     Raises:
-        ValueError: there is no such folder.
+        ValueError: there is no such folder, or two are named.
     """
-    lines = list_runs(arguments.savedir)
+    named = [folder for folder in (arguments.folder, arguments.savedir) if folder is not None]
+    if len(named) == 2:
+        raise ValueError(f"SAVEDIR {named[0]} --savedir {named[1]}: exclude each other")
+    lines = list_runs(*named or [Config.savedir])
     print("\n".join(format_table(lines, datetime.datetime.now().astimezone())))
     return 0
 

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", action="append", default=[], metavar="TEXT", help="name of a curve, once for each, in their order"
     )
-    parser.add_argument("--panels", action="store_true", help="add panels of loss, entropy, policy lag and speed")
+    parser.add_argument("--panels", action="store_true", help=f"add panels of {', '.join(_PANELS)}")
     parser.add_argument(
         "--column", action="append", default=[], metavar="NAME", help="add a panel of this column of logs.csv"
     )

@@ -73,7 +73,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         if curve is None:
             continue
         color = _color(i, len(panel.curves))
-        axes.plot(curve.x, curve.mean, color=color, linewidth=1.6, solid_capstyle="round")
+        marker = "o" if len(curve.x) == 1 else None  # a line of one point is none
+        axes.plot(curve.x, curve.mean, color=color, linewidth=1.6, solid_capstyle="round", marker=marker)
         if (curve.low < curve.high).any():
             axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.18, linewidth=0)
     for axis in (axes.xaxis, axes.yaxis):
