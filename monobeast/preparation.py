@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,14 +62,26 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.exact_resume:
         continuation.check(config, saved)
     config = _choose(config, spaces)
-    network = makers.make_network(config, spaces)
+    network = _make_network(config, spaces, makers)
     if saved:
         _check_weights(network, saved, config)
+        if saved["learner"]["step"] >= config.total_steps:
+            return Run(config, spaces, network, saved, changes, makers)  # complete: nothing is left to be chosen for it
     config, auto = _choose_sizes(config, spaces, network, makers)
     if changes is not None:
         changes = resumption.settle(before, config, changes)
     requirements.check(config, spaces, network)
     return Run(config, spaces, network.to(config.device), saved, changes, makers, auto)
+
+
+def _make_network(config: Config, spaces: Spaces, makers: Makers) -> Network:
+    try:
+        return makers.make_network(config, spaces)
+    except (RuntimeError, MemoryError) as error:
+        if "allocate" not in str(error) and not isinstance(error, MemoryError):
+            raise
+        reason = f"for observations {textwrap.shorten(str(spaces.observation), 200)} does not fit into memory"
+        raise ValueError(f"--network {config.network}: one {reason}") from error
 
 
 def _choose(config: Config, spaces: Spaces) -> Config:

@@ -396,6 +396,8 @@ class OddSpaces(Stub):
         "graph": Graph(Discrete(3), None),
         "empty": Dict(),
         "many": Tuple([Discrete(2)] * 201),
+        "endless": Discrete(2**40),
+        "matrix": MultiDiscrete([[3, 4], [2, 2]]),
         "long double": Box(0, 1, (2,), np.longdouble),
     }
     ACTIONS = {

@@ -109,6 +109,12 @@ def test_version():
         (["--env", "no_such_module:Id-v0"], "no_such_module"),
         (["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"action": "bits"}'], "only Discrete, Multi"),
         (["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"observation": "text"}'], "not supported"),
+        (["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"observation": "endless"}'], "fit into memory"),
+        (
+            ["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"observation": "matrix"}']
+            + ["--normalize_observations"],
+            "has no floats",
+        ),
         (["--env", "stub_environments:Boom-v0", "--env_kwargs", '{"k": -1}'], "boom in the constructor"),
         (["--env", "CartPole-v1", "--network", "shallow"], "--network"),
         (["--device", "cuda:99"], "--device cuda:99: this machine has"),

@@ -8,7 +8,7 @@ import os
 import pytest
 import torch
 
-from monobeast import seeding
+from monobeast import autotuning, seeding
 from monobeast.runs import checkpoint, resumption, run_folder
 from monobeast.__main__ import run_command
 from monobeast.config import Config
@@ -205,13 +205,15 @@ def test_a_run_that_began_on_a_gpu_goes_on_without():
     assert config.device == "cpu" and changes["device"] == ("cuda:0", "cpu")
 
 
-def test_a_complete_run_ends_at_once(tmp_path, capsys):
+@pytest.mark.parametrize("flags", [[], ["--num_actors", "auto", "--envs_per_actor", "auto"]])
+def test_a_complete_run_ends_at_once(tmp_path, capsys, flags):
     folder = begin(tmp_path).folder
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"}
 
-    assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path)]) == 0
+    assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path), *flags]) == 0
 
-    assert "complete at step 400 already" in capsys.readouterr().out
+    output, errors = capsys.readouterr()
+    assert "complete at step 400 already" in output and errors == ""  # nothing was measured
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
 
 
@@ -301,3 +303,18 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(tmp_path, caplo
 
     assert checkpoint.load(tmp_path)["step"] == 1
     assert f"{path} is not a checkpoint" in caplog.text and checkpoint.PREVIOUS_FILE_NAME in caplog.text
+
+
+def test_what_auto_chooses_on_resume_is_what_is_recorded_as_changed(tmp_path, capsys, monkeypatch):
+    folder = begin(tmp_path).folder
+    before = json.loads((folder / "meta.json").read_text())["config"]
+    chosen = (autotuning.Sizes(1, 2 * before["envs_per_actor"], 1), "told")
+    monkeypatch.setattr(autotuning, "_look_up_or_measure", lambda *_: chosen)
+
+    flags = ["--num_actors", "auto", "--envs_per_actor", "auto", "--total_steps", "800"]
+    assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path), *flags]) == 0
+
+    changes = json.loads((folder / "meta.json").read_text())["changes"]
+    assert changes["num_actors"] == [before["num_actors"], 1]
+    assert changes["envs_per_actor"] == [before["envs_per_actor"], 2 * before["envs_per_actor"]]
+    assert "None" not in capsys.readouterr().out

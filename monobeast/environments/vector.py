@@ -100,6 +100,8 @@ class VectorEnvironment:
         if (is_reset & (done | (reward != 0))).any():
             raise RuntimeError(f"{self._envs}: no reset in the step after an episode's end")
         self._count(is_reset, reward)
+        with np.errstate(over="ignore"):  # what is too large for a float32 is found in the next line
+            reward = reward.astype(np.float32)
         self._require_finite("reward", reward)
         self._require_finite_parts(observation)
         lost_life = self._lost_life(is_reset, info)
@@ -107,7 +109,7 @@ class VectorEnvironment:
         return EnvStep(
             observation=count_from_zero(self._envs.single_observation_space, observation),
             is_first=is_reset,
-            reward=reward.astype(np.float32),
+            reward=reward,
             terminal=terminated | lost_life,
             done=done.copy(),
             episode_return=self._return.copy(),

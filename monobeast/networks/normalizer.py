@@ -1,5 +1,6 @@
 """Normalization of observations by what was seen so far."""
 
+import textwrap
 from collections.abc import Collection
 
 import torch
@@ -35,7 +36,8 @@ class Normalizer(nn.Module):
         floats = [i for i, part in enumerate(parts) if isinstance(part, Box) and part.dtype.kind == "f"]
         self.places = [place for place in floats if places is None or place in places]
         if not self.places:
-            raise ValueError(f"observation space {space} has no floats outside of images: nothing to normalize")
+            shown = textwrap.shorten(str(space), 200)
+            raise ValueError(f"observation space {shown} has no floats outside of images: nothing to normalize")
         self.shapes = [parts[place].shape for place in self.places]
         self.sizes = [int(torch.Size(shape).numel()) for shape in self.shapes]
         for name, tensor in Moments.of_nothing(sum(self.sizes))._asdict().items():

@@ -77,5 +77,6 @@ def _refuse_inexact(changes: Changes) -> None:
     for name in _FIXED_IF_EXACT:
         if name in changes:
             before, now = changes[name]
+            now = "auto" if now is None else now
             reason = f"cannot change with --exact_resume, the run began with {before}"
             raise ValueError(f"--{name} {now}: {reason}; --no_exact_resume goes on with fresh seeds")
