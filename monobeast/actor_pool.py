@@ -21,6 +21,7 @@ from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, Watched
 from monobeast.queues import ActorFailure, FilledSlot, MessageQueue
 from monobeast.restarts import RestartLimit
 from monobeast.rollouts import BatchStaging, Rollout, allocate
+from monobeast.silence import Silence
 from monobeast.timeline import Timeline
 from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.weights import SharedWeights
@@ -53,7 +54,7 @@ class _Seat:
         self.full_queue: MessageQueue | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
-        self.silent_s = 0.0  # since the last sign of life
+        self.silence = Silence()
         self.last_turn = 0  # when it was last answered, counted in answers
 
     def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
@@ -65,7 +66,7 @@ class _Seat:
         self.free_queue.keep_writer()
         self.full_queue.keep_reader()
         self.waiting, self.under_way = deque(self.slots), set()
-        self.silent_s = 0.0
+        self.silence = Silence()
         self.send_slots()
 
     def send_slots(self) -> None:
@@ -86,7 +87,8 @@ class _Seat:
             return f"actor {self.index}: no process"
         queue = "a message" if self.full_queue.has_message() else "nothing"
         return (
-            f"actor {self.index}: pid {self.process.pid}, silent for {self.silent_s:.0f} s, {queue} in its full queue; "
+            f"actor {self.index}: pid {self.process.pid}, silent for {self.silence.seconds:.0f} s, "
+            f"{queue} in its full queue; "
             f"slots {list(self.waiting)} wait for it, {sorted(self.under_way)} are with it or in its queues"
         )
 
@@ -144,7 +146,6 @@ class ActorPool:
         ]
         self._context = processes.context(config.start_method, preload=["monobeast.actor"])
         self._turns = itertools.count(1)
-        self._last_look = time.monotonic()
         self._restart_limit = RestartLimit(config.max_actor_restarts)
         self.num_restarts = 0
         self.times = Times()  # all but the clock
@@ -212,13 +213,9 @@ class ActorPool:
         self._look_for_silent_actors()
 
     def _look_for_silent_actors(self) -> None:
-        now = time.monotonic()
-        # A look that comes late means that this process was stopped or busy; the actors are not to blame for that.
-        passed_s = min(now - self._last_look, 2 * _POLL_S)
-        self._last_look = now
         for seat in self._seats:
-            seat.silent_s += passed_s
-            is_silent = seat.silent_s > self._config.actor_timeout_s and not seat.full_queue.has_message()
+            is_late = seat.silence.look() > self._config.actor_timeout_s
+            is_silent = is_late and not seat.full_queue.has_message()
             if is_silent and seat.under_way:
                 seat.process.ask_for_stacks()
                 where = f"; its stacks are in {self._out_log}" if self._out_log is not None else ""
@@ -257,7 +254,7 @@ class ActorPool:
             self.timeline.add(*who, "rollout", filled.began_at, filled.ended_at)
             self.timeline.add(os.getpid(), "learner", "copy", start, end)
         seat.made_environment = True
-        seat.silent_s = 0.0
+        seat.silence.end()
         seat.release(slot)
 
     def _replace(self, seat: _Seat, cause: str, hopeless: str | None = None) -> None:

@@ -1,6 +1,5 @@
 """The process that plays the newest weights while training goes on, and the learner's hold on it."""
 
-import gc
 import logging
 import multiprocessing.connection
 import pickle
@@ -24,12 +23,12 @@ from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, Watched
 from monobeast.queues import MessageQueue, last_words
 from monobeast.restarts import RestartLimit
 from monobeast.score import Episode
+from monobeast.silence import Silence
 from monobeast.weights import take
 
 _ALIVE = "alive"  # a message
 _ALIVE_INTERVAL_S = 1.0  # between two of them: an episode may last longer than an evaluator may be silent
 _STOP_GRACE_S = 3.0  # to end the step and close the environment, where there is one; then it is killed
-_LONGEST_LOOK_S = 2.0  # what of the time between two looks counts as silence
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +64,6 @@ def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQ
     """What the evaluator's process does: plays each version it is asked for, until the learner closes the queue."""
     if task.out_log is not None:
         processes.write_stacks_when_asked(task.out_log)
-    gc.freeze()  # a full collection would write to, and so copy, 35 MB that are shared with the fork server
     torch.set_num_threads(1)  # it shares the cores with actors and learner
     requests.keep_reader()
     replies.keep_writer()
@@ -145,8 +143,7 @@ class Evaluator:
         self._was_started = self._has_given_up = False
         self._limit = RestartLimit(self._config.max_actor_restarts)
         self._played: list[Episode] = []
-        self._silent_s = 0.0
-        self._last_look = time.monotonic()
+        self._silence = Silence()
         self.is_busy = False
 
     def start(self) -> bool:
@@ -171,13 +168,14 @@ class Evaluator:
         """Lets the evaluator, which is not busy, play the weights as they are now, where it can be started."""
         if self.start():
             self._requests.put(version)  # where it has died, the next look finds out
-            self._played, self._silent_s, self.is_busy = [], 0.0, True
+            self._silence.end()
+            self._played, self.is_busy = [], True
 
     def look(self) -> tuple[list[Episode], float] | None:
         """The episodes of the evaluation and the seconds that it took, once, as soon as it is complete."""
         while self._process is not None and self._replies.has_message():
             message = self._replies.get()
-            self._silent_s = 0.0
+            self._silence.end()
             if isinstance(message, PlayedEpisode):
                 self._played.append(message.episode)
                 if len(self._played) == self._config.evaluate_episodes:
@@ -222,11 +220,8 @@ class Evaluator:
             self._fail(self._process.describe_end())
 
     def _look_for_silence(self) -> None:
-        now = time.monotonic()
-        # A look that comes late means that this process was stopped or busy; the evaluator is not to blame for that.
-        self._silent_s += min(now - self._last_look, _LONGEST_LOOK_S)
-        self._last_look = now
-        if self.is_busy and self._silent_s > self._config.actor_timeout_s and not self._replies.has_message():
+        is_late = self._silence.look() > self._config.actor_timeout_s
+        if self.is_busy and is_late and not self._replies.has_message():
             self._process.ask_for_stacks()
             self._fail(f"did not answer for {self._config.actor_timeout_s:g} s; its stacks are in {self._task.out_log}")
 

@@ -41,8 +41,8 @@ def main() -> None:
     print("| actors | environments each | learner threads | steps/s | of the best | |")
     print("| --- | --- | --- | --- | --- | --- |")
     for speed, size in sorted(zip(speeds, sizes, strict=True), key=lambda pair: -pair[0]):
-        is_auto = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""
-        print(f"| {' | '.join(map(str, size.values()))} | {speed:,.0f} | {speed / best:.2f} | {is_auto} |")
+        mark = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""
+        print(f"| {' | '.join(map(str, size.values()))} | {speed:,.0f} | {speed / best:.2f} | {mark} |")
 
 
 if __name__ == "__main__":

@@ -313,7 +313,8 @@ def test_a_late_look_is_not_held_against_the_actors():
     pool, _, _ = make_pool(actor_timeout_s=60.0)  # longer than a busy machine keeps an actor waiting
     with pool:
         next_batch(pool)
-        pool._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
+        for seat in pool._seats:
+            seat.silence._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
         for _ in range(20):
             next_batch(pool)
 

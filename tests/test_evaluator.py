@@ -164,7 +164,7 @@ def test_one_that_does_not_answer_is_ended_with_its_stack_on_record(tmp_path, ca
     with closing(one):
         one.begin(1)
         assert wait_until((tmp_path / "happened").exists)
-        one._silent_s = 31.0
+        one._silence.seconds = 31.0
         assert one.look() is None and not one.is_busy
         assert len(evaluate(one)[0]) == 3
 
@@ -186,7 +186,7 @@ def test_signs_of_life_end_a_silence(tmp_path, monkeypatch):
         one._replies.close()
         one._replies = replies
         replies.put(evaluator._ALIVE)
-        one._silent_s = 31.0
+        one._silence.seconds = 31.0
         assert one.look() is None and one.is_busy
 
 
@@ -205,7 +205,7 @@ def test_a_late_look_is_not_held_against_the_evaluator(tmp_path, caplog):
     one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, actor_timeout_s=60.0)
     with closing(one):
         one.begin(1)
-        one._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
+        one._silence._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
         assert one.look() is None and one.is_busy
 
     assert not caplog.messages

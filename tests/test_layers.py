@@ -45,6 +45,7 @@ ROWS = [
     "processes",
     "trial",
     "restarts",
+    "silence",
     "policy",
     "actor",
     "health",

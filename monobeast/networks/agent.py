@@ -204,9 +204,9 @@ class LSTM(nn.Module):
         outputs = []
         for share, reset in zip(self.from_input(inputs), is_first.unsqueeze(-1), strict=True):
             hidden, cell = hidden.masked_fill(reset, 0), cell.masked_fill(reset, 0)
-            write, keep, content, read = (share + self.from_hidden(hidden)).chunk(4, dim=-1)
-            cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
-            hidden = read.sigmoid() * cell.tanh()
+            input_gate, forget_gate, candidate, output_gate = (share + self.from_hidden(hidden)).chunk(4, dim=-1)
+            cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+            hidden = output_gate.sigmoid() * cell.tanh()
             outputs.append(hidden)
         return torch.stack(outputs), (hidden.unsqueeze(0), cell.unsqueeze(0))
 
