@@ -3,6 +3,8 @@
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -68,23 +70,16 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     outputs = (network.distribution.params_name, "baseline")
     columns = torch.export.Dim("batch", min=1)
     shapes = (tuple({1: columns} for _ in example),)  # what is `*tensors` in the signature is one
-    exporter = logging.getLogger("torch.onnx")
-    level = exporter.level
-    exporter.setLevel(logging.ERROR)  # it warns of packages that nothing here needs
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                _Step(network, inputs).eval(),
-                example,
-                dynamo=True,
-                verbose=False,
-                dynamic_shapes=shapes,
-                input_names=[*named, *state_names],
-                output_names=[*outputs, *(f"next_{name}" for name in state_names)],
-            )
-    finally:
-        exporter.setLevel(level)
+    with _quiet():
+        program = torch.onnx.export(
+            _Step(network, inputs).eval(),
+            example,
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes=shapes,
+            input_names=[*named, *state_names],
+            output_names=[*outputs, *(f"next_{name}" for name in state_names)],
+        )
     assert program is not None
     program.model.metadata_props.update(description)
     partial = path.with_name(path.name + ".partial")
@@ -93,6 +88,22 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps back what exporters warn of: packages that nothing here needs, steps that they did not simplify."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _make_inputs(spaces: Spaces) -> AgentInput:

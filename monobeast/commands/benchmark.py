@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("warm_up", float, "FLOAT", "seconds after the first update that do not count")
     add("part_seconds", float, "FLOAT", "time for each part alone")
     add("rounds", int, "INT", "with two settings: runs of each, by turns")
-    add("compare", read_flags, '"FLAGS"', "also runs with these flags beside or in place of the others, by turns")
+    about = "also runs with these flags beside or in place of the others, by turns; one alone as --compare=--use_lstm"
+    add("compare", read_flags, '"FLAGS"', about)
     add("baseline", str, "monobeast", "also runs as MonoBeast is built by default, by turns")
     add("json", Path, "FILE", "writes everything that was found to a file")
     parser.epilog = "exit codes: 0 measured, 1 a run failed, 2 bad flag or value, 130 stopped by Ctrl-C"
