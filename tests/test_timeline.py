@@ -56,7 +56,8 @@ def test_a_folder_that_is_not_there_is_refused_before_the_start(tmp_path):
 
 @pytest.mark.parametrize("num_actors", [0, 2])
 def test_a_run_leaves_a_trace_of_all_its_processes_on_one_clock(tmp_path, num_actors):
-    settings = CATCH | {"timeline": str(tmp_path / "trace.json"), "total_steps": 800, "savedir": str(tmp_path)}
+    # Enough steps for the actor that starts last to have its part in them.
+    settings = CATCH | {"timeline": str(tmp_path / "trace.json"), "total_steps": 8000, "savedir": str(tmp_path)}
 
     monobeast.train(monobeast.Config(num_actors=num_actors, **settings))
 
