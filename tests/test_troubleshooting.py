@@ -1,0 +1,37 @@
+"""docs/troubleshooting.md says what the recorded runs showed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monobeast.plotting.recorded_run import RecordedRun
+
+ROOT = Path(__file__).resolve().parent.parent
+SAID = [
+    ("pong-1", "rho_clipped", ["0.48", "0.49", "0.50"]),
+    ("pong-1", "kl", ["0.006", "0.001", "0.00001"]),
+    ("pong-1", "feature_std", ["0.012", "0.074", "0.099"]),
+    ("pong-1", "logits_std", ["0.04", "1.2", "1.7"]),
+    ("trials/entropy-0.002", "feature_std", ["0.007", "0.009", "0.016"]),
+    ("trials/entropy-0.002", "dead_units_1", ["0.41", "0.84", "0.84"]),
+    ("lunarlander-1", "explained_variance", ["0.90", "0.94", "0.97"]),
+    ("lunarlander-1", "entropy", ["0.98", "0.44", "0.38"]),
+    ("memory-mlp-1", "explained_variance", ["-0.006", "-0.002", "0.001"]),
+    ("memory-lstm-1", "explained_variance", ["0.36", "0.64", "0.99"]),
+    ("pendulum-1", "kl", ["0.004", "0.032", "0.0002"]),
+    ("pendulum-1", "effective_sample_size", ["0.99", "0.92", "1.00"]),
+]
+
+
+@pytest.mark.parametrize(("run", "column", "said"), SAID)
+def test_the_page_has_the_medians_of_first_middle_and_last_tenth(run, column, said):
+    values = RecordedRun(ROOT / "results" / run).logs[column]
+    n, middle = len(values), len(values) // 2
+    tenths = values[: max(1, n // 10)], values[middle - n // 20 : middle + n // 20 + 1], values[-max(1, n // 10) :]
+
+    for tenth, text in zip(tenths, said, strict=True):
+        last_digit = 10.0 ** -len(text.partition(".")[2])
+        assert np.nanmedian(tenth) == pytest.approx(float(text), abs=0.5001 * last_digit)
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+    assert ", ".join(said) in page or " and ".join([", ".join(said[:-1]), said[-1]]) in page
