@@ -31,7 +31,7 @@ _LONGEST_S = 60.0  # for all of them, imports included
 _SHARPNESS = 8
 _LONGEST_UNROLL = 100  # that is measured
 _MOST_COLUMNS = 64  # of a slot: a wider forward pass hardly costs less a step
-_ALIKE = 0.98  # of the best: smaller settings are preferred that come as near
+_ALIKE = 0.98  # of the best: of settings that come as near, those with fewer processes
 # Beside the settings that are chosen and those of the loss, all that changes what a step costs.
 COSTLY = (
     *("env", "env_kwargs", "frame_skip", "noop_max", "full_action_space", "max_episode_frames"),
@@ -82,7 +82,7 @@ def estimate(costs: Costs, sizes: Sizes, cores: int) -> float:
 
 
 def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
-    """The smallest sizes of those that are about as fast as the fastest: fewest processes, then threads, then columns.
+    """Of those that are about as fast as the fastest, the fewest processes, then threads, of the most environments.
 
     Args:
         costs: Of every setting that may be chosen.
@@ -92,7 +92,7 @@ def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
     good_enough = _ALIKE * max(speeds.values())
     return min(
         (sizes for sizes, speed in speeds.items() if speed >= good_enough),
-        key=lambda sizes: (sizes.num_actors, sizes.num_learner_threads, sizes.envs_per_actor),
+        key=lambda sizes: (sizes.num_actors, sizes.num_learner_threads, -sizes.envs_per_actor),
     )
 
 
