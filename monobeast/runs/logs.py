@@ -143,7 +143,8 @@ class RunLog:
         if self._rate_from is None:
             self._rate_from = (time.monotonic(), step)  # the actors' start is not to be taken for slow steps
         statistics = dict(statistics)
-        self._averages.add(statistics, statistics.pop("is_good", True))
+        is_good = statistics.pop("is_good", True)
+        self._averages.add(statistics, is_good)
         self.environment_steps += int((~batch.is_reset).sum())
         for t, column in batch.done.nonzero().tolist():
             episode_return, length = float(batch.episode_return[t, column]), int(batch.episode_length[t, column])
