@@ -48,7 +48,7 @@ class Moments(NamedTuple):
         new_mean = self.mean + difference * share
         return type(self)(total, new_mean, self.squares + squares + difference.square() * self.count * share)
 
-    def or_else(self, other: "Moments", is_taken: Tensor) -> "Moments":
-        """These where `is_taken`, a bool [], and all numbers are finite; else `other`. Does not wait for the device."""
+    def or_else(self, other: "Moments", is_taken: Tensor | bool) -> "Moments":
+        """These where `is_taken`, one truth, and all numbers are finite; else `other`. Does not wait for the device."""
         is_sound = is_taken & self.mean.isfinite().all() & self.squares.isfinite().all()
         return Moments(*(torch.where(is_sound, new, old) for new, old in zip(self, other, strict=True)))

@@ -40,8 +40,7 @@ class RewardNormalizer:
         rewards = clip_rewards(batch.reward, self._clipping).double()
         returns, after = self._discount(batch, rewards)
         moments = self._moments.merged(returns.flatten(), ~batch.is_reset.flatten())
-        always = torch.ones_like(batch.done[0, 0])
-        return _deviation_of(moments.or_else(self._moments, always)), (moments, after)
+        return _deviation_of(moments.or_else(self._moments, True)), (moments, after)
 
     def take(self, seen: tuple[Moments, Tensor], is_taken: Tensor) -> None:
         """Goes on from what `look` saw, unless `is_taken`, a bool [], is False. Does not wait for the device."""
