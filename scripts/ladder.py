@@ -149,8 +149,10 @@ LUNAR_LANDER = CLASSIC | {
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
 }
 PONG = ATARI | {"total_steps": 3_000_000}
-BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "total_steps": 10_000_000}
-QBERT = ATARI | {"env": "ALE/Qbert-v5", "total_steps": 5_000_000}
+# The longer runs, in bfloat16: Pong learns no worse in it, in two thirds of the time.
+PONG_BFLOAT16 = PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}
+BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}
+QBERT = ATARI | {"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 5_000_000}
 
 RUNGS = {
     "catch": Rung(
@@ -206,17 +208,15 @@ RUNGS = {
     "pong-noframeskip": Rung(
         "Pong by its older name", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
-    "pong-bfloat16": Rung(
-        "Pong in bfloat16", (Variant(PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}, atari_checks(18, 19)),)
-    ),
+    "pong-bfloat16": Rung("Pong in bfloat16", (Variant(PONG_BFLOAT16, atari_checks(18, 19)),)),
     "pong-lstm": Rung(
         "Pong with an LSTM",
-        (Variant(PONG | {"env": "ALE/Pong-v5", "use_lstm": True, "total_steps": 4_000_000}, atari_checks(0, 0)),),
+        (Variant(PONG_BFLOAT16 | {"use_lstm": True, "total_steps": 4_000_000}, atari_checks(0, 0)),),
     ),
     # No bound but to have learned something: what it reaches in so few steps is the question.
     "pong-deep": Rung(
         "Pong with the deep network",
-        (Variant(PONG | {"env": "ALE/Pong-v5", "network": "deep", "total_steps": 2_000_000}, atari_checks(-20, -20)),),
+        (Variant(PONG_BFLOAT16 | {"network": "deep", "total_steps": 2_000_000}, atari_checks(-20, -20)),),
     ),
     "breakout": Rung("Breakout without sticky actions", (Variant(BREAKOUT, atari_checks(100, 100)),)),
     # A random policy scores 164, a person 13,455 (the table of `test`).
