@@ -4,46 +4,12 @@ Settings are pinned: all that a preset or the package may choose otherwise tomor
 recorded result can be made again.
 """
 
-import argparse
-import datetime
-import json
-import os
-import shlex
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import recorder
-import torch
+from bounds import Check, atari_checks, mean_at_least, mean_return, relative_value
 
-from monobeast import environments
-from monobeast.networks import AgentInput, make_network
-from monobeast.plotting.recorded_run import RecordedRun
-from monobeast.runs import checkpoint
-
-ROOT = Path(__file__).resolve().parent.parent
-TESTS = str(ROOT / "tests")  # where the task with a fixed horizon is
-NUM_EPISODES = 100  # of a mean return
-
-
-class Check(NamedTuple):
-    """One bound: low <= measure(folder of the run) <= high."""
-
-    what: str
-    measure: Callable[[Path], float]
-    low: float = -np.inf
-    high: float = np.inf
-
-    def holds(self, value: float) -> bool:
-        return self.low <= value <= self.high  # never for NaN
-
-    def describe(self) -> str:
-        bounds = [(self.low, "at least"), (self.high, "at most")]
-        return f"{self.what} " + " and ".join(f"{word} {bound:g}" for bound, word in bounds if np.isfinite(bound))
+TESTS = recorder.ROOT / "tests"  # where the task with a fixed horizon is
 
 
 class Variant(NamedTuple):
@@ -58,48 +24,6 @@ class Rung(NamedTuple):
     title: str
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...] = (1,)
-
-
-def mean_return(folder: Path) -> float:
-    """Mean return of the last 100 training episodes; NaN where there were fewer."""
-    returns = RecordedRun(folder).episodes.returns
-    return float(np.mean(returns[-NUM_EPISODES:])) if len(returns) >= NUM_EPISODES else np.nan
-
-
-def test_return(folder: Path) -> float:
-    """Mean return of 20 games that `test` plays; what it says goes to test.txt."""
-    where = ["--savedir", str(folder.parent), "--xpid", folder.name, "--num_episodes", "20", "--seed", "1"]
-    command = [sys.executable, "-m", "monobeast", "test", *where]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    print(result.stdout, end="")
-    (folder / recorder.TEST_FILE).write_text(result.stdout)
-    return recorder.read_test(folder).mean
-
-
-def relative_value(folder: Path) -> float:
-    """V in the middle of an episode, as the run has learned it, in units of the endless value 1 / (1 - gamma)."""
-    content = checkpoint.load(folder)
-    config = checkpoint.read_config(content, folder)
-    environment = environments.make(config, 1, [0])
-    network = make_network(environment.observation_space, environment.action_space, config.network)
-    network.load_state_dict(content["learner"]["network"])
-    environment.reset()
-    action = np.zeros(1, np.int64)
-    step = environment.step(action)
-    environment.close()
-    arrays = (step.observation, step.is_first, action, step.reward)
-    with torch.no_grad():
-        output = network(AgentInput(*(torch.from_numpy(array[np.newaxis]) for array in arrays)), ())
-    return output.baseline.item() * (1 - config.discounting)
-
-
-def mean_at_least(bound: float) -> Check:
-    return Check("mean return of the last 100 episodes", mean_return, low=bound)
-
-
-def atari_checks(training: float, playing: float) -> tuple[Check, ...]:
-    """Bounds of the mean return of the last 100 training episodes, and of 20 games of `test`."""
-    return mean_at_least(training), Check("mean return of 20 games of `test`", test_return, low=playing)
 
 
 CLASSIC = {
@@ -240,73 +164,3 @@ def flags_of(variant: Variant, seed: int) -> list[str]:
     for name, value in (variant.settings | {"seed": seed}).items():
         flags += [f"--{'' if value else 'no_'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
     return flags
-
-
-def train(variant: Variant, seed: int, savedir: Path, xpid: str) -> int:
-    """Trains in a process of its own; returns its exit code. A signal to this process is the run's."""
-    flags = [*flags_of(variant, seed), "--savedir", str(savedir), "--xpid", xpid]
-    print(f"\n{shlex.join(['python', '-m', 'monobeast', 'train', *flags])}", flush=True)
-    search_path = os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "monobeast", "train", *flags], env=os.environ | {"PYTHONPATH": search_path}
-    )
-    # A terminal sends Ctrl-C to the run as well, which then saves what it has.
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
-    try:
-        return process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def check(variant: Variant, folder: Path) -> list[dict[str, Any]]:
-    """Measures a run, keeps the outcome in its folder, prints it."""
-    outcomes = []
-    for bound in variant.checks:
-        value = bound.measure(folder)
-        holds = bound.holds(value)
-        outcomes.append({"check": bound.describe(), "value": value, "holds": holds})
-        print(f"{folder.name}: {bound.describe()}: {value:.4g}: {'reached' if holds else 'NOT REACHED'}", flush=True)
-    (folder / recorder.CHECKS_FILE).write_text(json.dumps(outcomes, indent=2) + "\n")
-    return outcomes
-
-
-def reproduce(name: str, seeds: tuple[int, ...] | None, savedir: Path, keep: bool) -> int:
-    """Trains and checks every run of a rung; returns 0, 1 where a bound was missed, or a failed run's exit code."""
-    all_hold = True
-    for xpid, variant, seed in runs_of(name, seeds):
-        exit_code = train(variant, seed, savedir, xpid)
-        if exit_code:
-            return exit_code
-        all_hold &= all(outcome["holds"] for outcome in check(variant, savedir / xpid))
-        if keep:
-            print(f"recorded in {recorder.record(savedir / xpid)}")
-    return 0 if all_hold else 1
-
-
-def main() -> int:
-    sys.path.append(TESTS)
-    rungs = "; ".join(f"{name}: {rung.title}" for name, rung in RUNGS.items())
-    parser = argparse.ArgumentParser(
-        prog="scripts/reproduce", description=f"Trains a rung of the ladder and checks its bound. {rungs}.",
-        epilog="exit codes: 0 reached, 1 not reached or a run failed, 2 a bad flag, 130 and 143 stopped",
-    )  # fmt: skip
-    parser.add_argument("rungs", nargs="+", choices=RUNGS, metavar="NAME", help=", ".join(RUNGS))
-    parser.add_argument("--seeds", type=int, nargs="+", help="instead of the rung's own")
-    parser.add_argument("--savedir", default="~/logs/monobeast", help="a folder is made in it (default: %(default)s)")
-    parser.add_argument("--record", action="store_true", help="keep the runs' small files in results/")
-    chosen = parser.parse_args()
-    now = datetime.datetime.now()
-    worst = 0
-    for name in chosen.rungs:
-        savedir = Path(chosen.savedir).expanduser().absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
-        worst = max(worst, reproduce(name, chosen.seeds, savedir, chosen.record))
-        if worst > 1:
-            break  # stopped
-    return worst
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,7 +23,7 @@ import recorder
 from monobeast.plotting.recorded_run import RecordedRun
 
 FOLDER = recorder.RESULTS / "lag"
-PICTURE = ladder.ROOT / "docs" / "lag.png"
+PICTURE = recorder.ROOT / "docs" / "lag.png"
 LAGS = (0, 4, 64)  # updates
 CORRECTIONS = ("vtrace", "one_step", "epsilon", "none")
 SEEDS = (1, 2, 3)
@@ -154,6 +154,5 @@ def draw(outcomes: list[Outcome]) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(ladder.TESTS)
     run_all()
     draw(read())

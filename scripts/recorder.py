@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
 TEST_FILE = "test.txt"  # what `monobeast test` said
 CHECKS_FILE = "checks.json"  # what the ladder measured, and its bounds
 _KEPT = ("meta.json", "logs.csv", "episodes.csv", TEST_FILE, CHECKS_FILE)

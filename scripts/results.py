@@ -8,6 +8,7 @@ import textwrap
 from datetime import datetime
 from typing import Any
 
+import bounds
 import ladder
 import lag
 import numpy as np
@@ -19,8 +20,8 @@ from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.plotting.recorded_run import RecordedRun
 
-PAGES = (ladder.ROOT / "docs" / "results.md", ladder.ROOT / "README.md")
-PICTURE = ladder.ROOT / "docs" / "pong.png"
+PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
+PICTURE = recorder.ROOT / "docs" / "pong.png"
 _BLOCK = re.compile(r"(<!-- from results/: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What changes the meaning of an Atari score, by the names of the settings.
@@ -60,12 +61,12 @@ def render_pong() -> str:
     if not found:
         return ""
     run = found[0][0]
-    returns = run.episodes.returns[-ladder.NUM_EPISODES :]
+    returns = run.episodes.returns[-bounds.NUM_EPISODES :]
     score = recorder.read_test(run.folder)
     machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
     text = (
         f"After {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, other work beside it) the mean "
-        f"return of the last {ladder.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
+        f"return of the last {bounds.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
         f"{score.num_episodes} games gives {score.mean:.2f} ± {score.deviation:.2f}, without sticky actions, one seed."
     )
     return f"\n![{PICTURE.stem}](docs/{PICTURE.name})\n\n" + textwrap.fill(text, 120) + "\n\n"
@@ -112,7 +113,7 @@ def _wrap(command: str) -> str:
 
 def _describe_run(run: RecordedRun) -> dict[str, Any]:
     """One row of a rung's table."""
-    returns = run.episodes.returns[-ladder.NUM_EPISODES :]
+    returns = run.episodes.returns[-bounds.NUM_EPISODES :]
     checks = json.loads((run.folder / recorder.CHECKS_FILE).read_text())
     outcomes = [f"{one['check']}: {one['value']:.4g}, {'reached' if one['holds'] else 'missed'}" for one in checks]
     return {
@@ -120,7 +121,7 @@ def _describe_run(run: RecordedRun) -> dict[str, Any]:
         "commit": f"`{run.meta['git_commit'][:10]}`",
         "wall time": _wall_time(run),
         "agent steps": f"{run.meta['step']:,}",
-        f"return of the last {ladder.NUM_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
+        f"return of the last {bounds.NUM_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
         "episodes": f"{len(run.episodes.returns):,}",
         "bounds": "; ".join(outcomes),
     }
@@ -166,8 +167,8 @@ def _describe_trial(run: RecordedRun) -> dict[str, Any]:
     row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, _BEFORE.get(name))}" for name in _TRIED}
     for step in _MILESTONES:
         returns = run.episodes.returns[run.episodes.steps <= step]
-        row[f"{step / 1e6:g}M"] = f"{returns[-ladder.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
-    row["end"] = f"{run.episodes.returns[-ladder.NUM_EPISODES:].mean():.2f}"
+        row[f"{step / 1e6:g}M"] = f"{returns[-bounds.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+    row["end"] = f"{run.episodes.returns[-bounds.NUM_EPISODES:].mean():.2f}"
     row["at"] = f"{run.meta['step'] / 1e6:.2f}M"
     return row | {name: _last(run, name) for name in _SYMPTOMS}
 
@@ -185,7 +186,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.path.append(ladder.TESTS)
+    sys.path.append(str(ladder.TESTS))
     for page in PAGES:
         page.write_text(render(page.read_text()))
     if _recorded("pong"):

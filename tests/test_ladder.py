@@ -16,8 +16,10 @@ from monobeast.presets import PRESETS
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
+import bounds  # noqa: E402
 import ladder  # noqa: E402
 import recorder  # noqa: E402
+import reproduction  # noqa: E402
 import results  # noqa: E402
 
 RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
@@ -55,7 +57,7 @@ def test_runs_have_names_of_their_own():
     ("value", "holds"), [(0.95, True), (1.05, True), (0.94, False), (1.06, False), (np.nan, False), (np.inf, False)]
 )
 def test_a_bound_holds_within_its_limits_and_for_numbers_alone(value, holds):
-    check = ladder.Check("value", lambda _: value, low=0.95, high=1.05)
+    check = bounds.Check("value", lambda _: value, low=0.95, high=1.05)
 
     assert check.holds(value) is holds
     assert check.describe() == "value at least 0.95 and at most 1.05"
@@ -72,15 +74,15 @@ def make_run(folder, returns, **meta):
 
 
 def test_the_mean_return_is_of_the_last_hundred_episodes_and_of_no_fewer(tmp_path):
-    assert ladder.mean_return(make_run(tmp_path / "a", [0.0] * 50 + [2.0] * 50 + [4.0] * 50)) == 3.0
-    assert np.isnan(ladder.mean_return(make_run(tmp_path / "b", [9.0] * 99)))
+    assert bounds.mean_return(make_run(tmp_path / "a", [0.0] * 50 + [2.0] * 50 + [4.0] * 50)) == 3.0
+    assert np.isnan(bounds.mean_return(make_run(tmp_path / "b", [9.0] * 99)))
 
 
 def test_an_outcome_is_printed_and_kept_with_its_bound(tmp_path, capsys):
     folder = make_run(tmp_path / "run", [9.0] * 100)
-    variant = ladder.Variant({}, (ladder.mean_at_least(9), ladder.mean_at_least(10)))
+    variant = ladder.Variant({}, (bounds.mean_at_least(9), bounds.mean_at_least(10)))
 
-    outcomes = ladder.check(variant, folder)
+    outcomes = reproduction.check(variant, folder)
 
     assert [outcome["holds"] for outcome in outcomes] == [True, False]
     assert json.loads((folder / "checks.json").read_text()) == outcomes
@@ -95,11 +97,11 @@ def test_a_rung_is_reached_where_every_run_is(tmp_path, monkeypatch, exit_codes,
         make_run(savedir / xpid, [9.0] * 100)
         return next(codes)
 
-    monkeypatch.setattr(ladder, "train", stub_train)
-    rung = ladder.Rung("", (ladder.Variant({}, (ladder.mean_at_least(bound),)),), seeds=(1, 2))
+    monkeypatch.setattr(reproduction, "train", stub_train)
+    rung = ladder.Rung("", (ladder.Variant({}, (bounds.mean_at_least(bound),)),), seeds=(1, 2))
     monkeypatch.setitem(ladder.RUNGS, "stub", rung)
 
-    assert ladder.reproduce("stub", None, tmp_path, keep=False) == expected
+    assert reproduction.reproduce("stub", None, tmp_path, keep=False) == expected
 
 
 def test_a_record_holds_no_path_and_compresses_what_is_large(tmp_path, monkeypatch):
@@ -147,14 +149,14 @@ def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
     assert [outcome["check"] for outcome in outcomes] == [check.describe() for check in variant.checks]
     for outcome, check in zip(outcomes, variant.checks, strict=True):
         assert outcome["holds"] is check.holds(outcome["value"])
-        if check.measure is ladder.mean_return:
-            assert outcome["value"] == pytest.approx(ladder.mean_return(run))
-        if check.measure is ladder.test_return:
+        if check.measure is bounds.mean_return:
+            assert outcome["value"] == pytest.approx(bounds.mean_return(run))
+        if check.measure is bounds.test_return:
             assert outcome["value"] == recorder.read_test(run).mean
 
 
 def test_an_unknown_rung_is_refused():
-    command = [sys.executable, str(ROOT / "scripts" / "ladder.py"), "chess"]
+    command = [sys.executable, str(ROOT / "scripts" / "reproduction.py"), "chess"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
 
     assert result.returncode == 2 and "invalid choice: 'chess'" in result.stderr

@@ -1,0 +1,76 @@
+"""What a run must reach: measures of its folder, and the bounds that they are held to."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import recorder
+import torch
+
+from monobeast import environments
+from monobeast.networks import AgentInput, make_network
+from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs import checkpoint
+
+NUM_EPISODES = 100  # of a mean return
+
+
+class Check(NamedTuple):
+    """One bound: low <= measure(folder of the run) <= high."""
+
+    what: str
+    measure: Callable[[Path], float]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high  # never for NaN
+
+    def describe(self) -> str:
+        bounds = [(self.low, "at least"), (self.high, "at most")]
+        return f"{self.what} " + " and ".join(f"{word} {bound:g}" for bound, word in bounds if np.isfinite(bound))
+
+
+def mean_return(folder: Path) -> float:
+    """Mean return of the last 100 training episodes; NaN where there were fewer."""
+    returns = RecordedRun(folder).episodes.returns
+    return float(np.mean(returns[-NUM_EPISODES:])) if len(returns) >= NUM_EPISODES else np.nan
+
+
+def test_return(folder: Path) -> float:
+    """Mean return of 20 games that `test` plays; what it says goes to test.txt."""
+    where = ["--savedir", str(folder.parent), "--xpid", folder.name, "--num_episodes", "20", "--seed", "1"]
+    command = [sys.executable, "-m", "monobeast", "test", *where]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    print(result.stdout, end="")
+    (folder / recorder.TEST_FILE).write_text(result.stdout)
+    return recorder.read_test(folder).mean
+
+
+def relative_value(folder: Path) -> float:
+    """V in the middle of an episode, as the run has learned it, in units of the endless value 1 / (1 - gamma)."""
+    content = checkpoint.load(folder)
+    config = checkpoint.read_config(content, folder)
+    environment = environments.make(config, 1, [0])
+    network = make_network(environment.observation_space, environment.action_space, config.network)
+    network.load_state_dict(content["learner"]["network"])
+    environment.reset()
+    action = np.zeros(1, np.int64)
+    step = environment.step(action)
+    environment.close()
+    arrays = (step.observation, step.is_first, action, step.reward)
+    with torch.no_grad():
+        output = network(AgentInput(*(torch.from_numpy(array[np.newaxis]) for array in arrays)), ())
+    return output.baseline.item() * (1 - config.discounting)
+
+
+def mean_at_least(bound: float) -> Check:
+    return Check("mean return of the last 100 episodes", mean_return, low=bound)
+
+
+def atari_checks(training: float, playing: float) -> tuple[Check, ...]:
+    """Bounds of the mean return of the last 100 training episodes, and of 20 games of `test`."""
+    return mean_at_least(training), Check("mean return of 20 games of `test`", test_return, low=playing)
