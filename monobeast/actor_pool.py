@@ -173,7 +173,7 @@ class ActorPool:
     def get_batch(self, timeout_s: float) -> Rollout | None:
         """The next batch of B columns, the actors in turn; None where none was whole within `timeout_s`.
 
-        It is a view, valid until the next call.
+        It is valid until the next call.
 
         Raises:
             ActorsFailed: an actor could not make its environment, or died after too many others had.
@@ -240,8 +240,7 @@ class ActorPool:
     def _take(self, seat: _Seat, filled: FilledSlot) -> None:
         columns, slot = self._config.envs_per_actor, filled.slot
         start = time.perf_counter()
-        self._staging.next_place().copy_(self._store.columns(slot * columns, (slot + 1) * columns))
-        self._staging.commit()
+        self._staging.put(self._store.columns(slot * columns, (slot + 1) * columns))
         end = time.perf_counter()
         self.times = self.times._replace(
             actors_working=self.times.actors_working + filled.ended_at - filled.began_at,
@@ -288,10 +287,7 @@ class ActorPool:
 
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
     """Memory in which slots of E columns become batches of B: pinned, and as often as batches may be under way."""
-    sizes = (config.unroll_length, max(config.batch_size, config.envs_per_actor))
     is_on_gpu = (config.device or "cpu") != "cpu"
-    places = [
-        allocate(*sizes, spaces.observation, spaces.action, core_state, is_pinned=is_on_gpu)
-        for _ in range(NUM_IN_FLIGHT if is_on_gpu else 1)
-    ]
-    return BatchStaging(places, config.envs_per_actor, config.batch_size)
+    num_batches = max(1, config.envs_per_actor // config.batch_size) * (NUM_IN_FLIGHT if is_on_gpu else 1)
+    sizes = (config.unroll_length, config.batch_size, spaces.observation, spaces.action, core_state)
+    return BatchStaging([allocate(*sizes, is_pinned=is_on_gpu) for _ in range(num_batches)])

@@ -15,7 +15,7 @@ from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
-from monobeast.rollouts import Rollout
+from monobeast.rollouts import Rollout, allocate
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
@@ -41,7 +41,8 @@ class InlineActor:
     ) -> None:
         """Takes what `ActorPool` takes."""
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights, makers=makers)
-        self._staging = make_staging(config, spaces, core_state)
+        sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
+        self._slot, self._staging = allocate(*sizes), make_staging(config, spaces, core_state)
         self._actor: Actor | None = None
         self._state: dict[str, Any] | None = None  # the last that was looked at or given
         self._last_end = time.perf_counter()  # of the last batch's making
@@ -71,7 +72,7 @@ class InlineActor:
         return "no actor processes: rollouts are made in the learner's own"
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
-        """The next batch of B columns, a view valid until the next call; always whole, whatever `timeout_s`.
+        """The next batch of B columns, valid until the next call; always whole, whatever `timeout_s`.
 
         Raises:
             ActorsFailed: the environment or the policy did.
@@ -80,11 +81,11 @@ class InlineActor:
         start = time.perf_counter()
         while (batch := self._staging.pop()) is None:
             try:
-                self._actor.unroll(self._staging.next_place())
+                self._actor.unroll(self._slot)
             except (Exception, SystemExit) as error:
                 text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
                 raise ActorsFailed(text) from error
-            self._staging.commit()
+            self._staging.put(self._slot)
         self._count(start)
         return batch
 

@@ -1,7 +1,6 @@
 """The record that actors write and the learner reads: one type for the shared store, a slot and a batch."""
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,8 +16,8 @@ from monobeast.trees import Tree
 class Rollout(NamedTuple):
     """T transitions of B trajectories, and the T+1 observations around them.
 
-    Trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and a batch out of a staging
-    area alike; time, where there is one, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
+    Trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and its place out of a batch
+    alike; time, where there is one, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
     """
 
     observation: Tree  # [T+1, B, ...], the space's dtype: x_t; of a Dict or Tuple space, a tree of such tensors
@@ -149,32 +148,23 @@ def _fill_conspicuously(tensor: Tensor) -> Tensor:
 class BatchStaging:
     """Gathers slots of E columns into batches of B; E divides B or B divides E.
 
-    A slot has its place in a batch the moment it comes, so it need not wait for the others of its batch. Not shared:
-    the learner's process alone uses it.
+    A slot goes to its place in a batch, or in several, the moment it comes, so it need not wait for others. Batches are
+    contiguous, which a GPU must find to copy them by itself. Not shared: the learner's process alone uses it.
     """
 
-    def __init__(self, places: list[Rollout], slot_columns: int, batch_size: int) -> None:
-        """Takes `places` of max(E, B) columns, to be filled in turn, `slot_columns` E and `batch_size` B."""
-        self._places = deque(places)
-        self._slot_columns = slot_columns
-        self._batch_size = batch_size
-        self._filled = 0  # columns written
+    def __init__(self, batches: list[Rollout]) -> None:
+        """Takes memory for batches, to be filled in turn: together of E columns at least."""
+        self._batches = batches
+        self._batch_size = batches[0].num_columns
+        self._filled = 0  # columns written, since the first
         self._taken = 0  # columns given out in batches
 
-    def next_place(self) -> Rollout:
-        """The E columns to fill next; `commit` says that they are filled.
-
-        Ends the life of batches that were given out of the same place before.
-        """
-        if self._filled == self._places[0].num_columns:
-            assert self._taken == self._filled, "a batch was to be taken before the next slot"
-            self._filled = self._taken = 0
-            self._places.rotate(-1)
-        return self._places[0].columns(self._filled, self._filled + self._slot_columns)
-
-    def commit(self) -> None:
-        """The columns of `next_place` are filled."""
-        self._filled += self._slot_columns
+    def put(self, slot: Rollout) -> None:
+        """Copies a slot; ends the life of batches that were given out of the same memory before."""
+        assert not self.is_whole, "a batch was to be taken before the next slot"
+        end = self._filled + slot.num_columns
+        self._write(self._filled, end, slot)
+        self._filled = end  # once all of it is there: a stop may come amid a copy
 
     @property
     def is_whole(self) -> bool:
@@ -182,18 +172,37 @@ class BatchStaging:
         return self._filled - self._taken >= self._batch_size
 
     def pop(self) -> Rollout | None:
-        """A view of the next whole batch, valid until its place is filled again; None where none is whole."""
+        """The next whole batch, valid until its memory is filled again; None where none is whole."""
         if not self.is_whole:
             return None
+        (batch,) = self._views(self._taken, self._taken + self._batch_size)
         self._taken += self._batch_size
-        return self._places[0].columns(self._taken - self._batch_size, self._taken)
+        return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values and tensors, not copied, from which `set_state` goes on: what no batch has been given of yet."""
-        waiting = self._places[0].columns(self._taken, self._filled)
-        return {"taken": self._taken, "filled": self._filled, "waiting": waiting._asdict()}
+        """Plain values and tensors from which `set_state` goes on: what no batch has been given of yet."""
+        laps = self._taken // (self._batch_size * len(self._batches))  # which do not matter any more
+        taken, filled = (count - laps * self._batch_size * len(self._batches) for count in (self._taken, self._filled))
+        views = [self._batches[0].columns(0, 0), *self._views(taken, filled)]
+        waiting = Rollout(*trees.map_leaves(lambda *parts: torch.cat(parts, dim=1), *map(tuple, views)))
+        return {"taken": taken, "filled": filled, "waiting": waiting._asdict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from what `get_state` gave, of a staging of the same sizes."""
         self._taken, self._filled = state["taken"], state["filled"]
-        self._places[0].columns(self._taken, self._filled).copy_(Rollout(**state["waiting"]))
+        self._write(self._taken, self._filled, Rollout(**state["waiting"]))
+
+    def _write(self, start: int, end: int, source: Rollout) -> None:
+        """Copies `source` to the columns from `start` to `end`."""
+        done = 0
+        for view in self._views(start, end):
+            view.copy_(source.columns(done, done + view.num_columns))
+            done += view.num_columns
+
+    def _views(self, start: int, end: int) -> Iterator[Rollout]:
+        """The parts of batches in which the columns from `start` to `end` lie."""
+        while start < end:
+            number, first = divmod(start, self._batch_size)
+            last = min(first + end - start, self._batch_size)
+            yield self._batches[number % len(self._batches)].columns(first, last)
+            start += last - first

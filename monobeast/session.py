@@ -20,6 +20,7 @@ from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.preparation import Run
 from monobeast.processes import Stopped, StopSignals
+from monobeast.publisher import make_publisher
 from monobeast.resources import machine
 from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_folder
@@ -28,7 +29,7 @@ from monobeast.runs.logs import RunLog
 from monobeast.runs.sinks import Sinks
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
-from monobeast.weights import LateWeights, SharedWeights, weights_of
+from monobeast.weights import SharedWeights, weights_of
 
 _LEAST_MEASURED_S = 5.0  # before it is said what bound a run
 _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
@@ -57,7 +58,7 @@ class Session:
             self.restarts_before = prepared.saved["actor_restarts"]
         self.saved_step = self.learner.step  # of the last checkpoint; 0 without one
         weights = SharedWeights(weights_of(prepared.network), version=self.learner.num_updates)
-        self.publisher = LateWeights(weights, self.config.force_lag) if self.config.force_lag else weights
+        self.publisher = make_publisher(weights, self.config)
         source = InlineActor if self.config.num_actors == 0 else ActorPool
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
         out_log = folder / "out.log"

@@ -1,4 +1,6 @@
-"""The way of a batch from the learner's memory to its device."""
+"""Copies between the learner's memory and its device that nobody waits for."""
+
+import contextlib
 
 import torch
 from torch import Tensor
@@ -13,25 +15,28 @@ class Transfer:
     """Copies batches to a device; to a GPU on a stream of their own, beside whatever it still computes.
 
     Nobody waits for a copy but the device itself, and the next copy: when that begins, this one has ended, and its
-    place in pinned memory may be written again. A batch that is not contiguous in its place, where B is less than E,
-    is copied into other memory first, for which this process waits.
+    pinned memory may be written again. Nor for an update, but for the last but one: a process that ran further ahead
+    of its device would only fill its memory, and let actors act by older weights than need be.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._last_copy: torch.cuda.Event | None = None
+        self._last_update: torch.cuda.Event | None = None  # the end of what was under way at the last call
 
     def __call__(self, batch: Rollout) -> Rollout:
         """Returns the batch on the device; work that is put on the device's current stream will find it there."""
         if self._stream is None:
             return batch.map(lambda tensor: tensor.to(self._device))
-        if self._last_copy is not None:
-            self._last_copy.synchronize()
+        updates = torch.cuda.current_stream(self._device)
+        for event in (self._last_copy, self._last_update):
+            if event is not None:
+                event.synchronize()
+        self._last_update = updates.record_event()
         with torch.cuda.stream(self._stream):
             there = batch.map(lambda tensor: tensor.to(self._device, non_blocking=True))
             self._last_copy = self._stream.record_event()
-        updates = torch.cuda.current_stream(self._device)
         updates.wait_event(self._last_copy)
 
         def keep(tensor: Tensor) -> Tensor:
@@ -39,3 +44,18 @@ class Transfer:
             return tensor
 
         return there.map(keep)
+
+
+def pin(tensor: Tensor, device: torch.device) -> bool:
+    """Keeps memory that is there already, shared memory say, in its place for the GPU; whether the driver agreed."""
+    if int(torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0)) == 0:
+        return True
+    with contextlib.suppress(RuntimeError):  # the driver keeps its refusal for whoever asks next
+        torch.zeros(1, device=device)
+    return False
+
+
+def unpin(tensor: Tensor, stream: torch.cuda.Stream) -> None:
+    """Takes `pin` back, once a stream has done with the memory."""
+    stream.synchronize()
+    torch.cuda.cudart().cudaHostUnregister(tensor.data_ptr())

@@ -9,7 +9,6 @@ so by the announcement, and copies again.
 """
 
 import platform
-from collections import deque
 from collections.abc import Iterable
 
 import torch
@@ -61,7 +60,7 @@ class SharedWeights:
         vector = flatten(weights)
         self._generations = torch.zeros(NUM_GENERATIONS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
-        self._checksums = torch.full((NUM_GENERATIONS,), _checksum(vector)).share_memory_()
+        self._checksums = torch.full((NUM_GENERATIONS,), int(_checksum(vector))).share_memory_()
         self._generations[version % NUM_GENERATIONS].copy_(vector)
 
     @property
@@ -69,14 +68,26 @@ class SharedWeights:
         """The newest version that is whole."""
         return int(self._published)
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The shared memory, all of it."""
+        return [self._generations, self._checksums, self._published]
+
     def publish(self, weights: Iterable[Tensor]) -> None:
         """Makes these the next version. The learner alone calls this."""
-        version = self.version + 1
-        vector = self._generations[version % NUM_GENERATIONS]
-        vector.copy_(flatten(weights))
+        self.write(flatten(weights), self.version + 1)
+
+    def write(self, vector: Tensor, version: int) -> None:
+        """Makes `vector`, of `flatten`, the version after the last; of a GPU, in the order of its current stream.
+
+        Where this memory is pinned nobody waits for the GPU, which announces the version when it has written it.
+        """
+        generation = version % NUM_GENERATIONS
+        self._generations[generation].copy_(vector, non_blocking=True)
         if _NEEDS_CHECKSUM:
-            self._checksums[version % NUM_GENERATIONS] = _checksum(vector)
-        self._published.fill_(version)  # announced last
+            self._checksums[generation].copy_(_checksum(vector), non_blocking=True)
+        number = torch.full((1,), version, dtype=torch.int64, device=vector.device)
+        self._published.copy_(number, non_blocking=True)  # announced last
 
     def copy_newest(self, target: Tensor) -> int | None:
         """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
@@ -86,13 +97,13 @@ class SharedWeights:
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
             if self.version > version + NUM_GENERATIONS - 2:
                 continue
-            if not _NEEDS_CHECKSUM or _checksum(target) == int(self._checksums[version % NUM_GENERATIONS]):
+            if not _NEEDS_CHECKSUM or _checksum(target) == self._checksums[version % NUM_GENERATIONS]:
                 return version
         return None
 
 
-def _checksum(vector: Tensor) -> int:
-    return int(vector.cpu().view(torch.int32).sum(dtype=torch.int64))
+def _checksum(vector: Tensor) -> Tensor:
+    return vector.view(torch.int32).sum(dtype=torch.int64)
 
 
 def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
@@ -101,21 +112,6 @@ def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
     flat = {id(weight): part for weight, part in zip(weights, unflatten(vector, weights), strict=True)}
     state = network.state_dict(keep_vars=True)  # the parameters and buffers themselves
     return {name: flat.get(id(value), value).detach().cpu().clone() for name, value in state.items()}
-
-
-class LateWeights:
-    """Publishes what it is given `delay` calls later, to show what lag does."""
-
-    def __init__(self, shared: SharedWeights, delay: int) -> None:
-        self._shared = shared
-        self._delay = delay
-        self._held: deque[list[Tensor]] = deque()
-
-    def publish(self, weights: Iterable[Tensor]) -> None:
-        """Keeps a copy of the weights, and makes those of `delay` calls before the next version."""
-        self._held.append([weight.detach().clone() for weight in weights])
-        if len(self._held) > self._delay:
-            self._shared.publish(self._held.popleft())
 
 
 class WeightsReader:

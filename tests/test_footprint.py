@@ -128,7 +128,9 @@ def test_actors_memory_counts_imports_once_where_the_fork_server_shares_them():
     own = 2 * sizes.parameters + 8 * 4000
     assert actors(num_actors=3) == 146_000_000 + 3 * (16_700_000 + own)
     assert actors(num_actors=3, start_method="spawn") == 3 * (146_000_000 + own)
-    assert actors(num_actors=0) == own
+    config = make_config(num_actors=0)
+    slot = sum(footprint.rollout_bytes(sizes, config.unroll_length, config.envs_per_actor).values())
+    assert actors(num_actors=0) == own + slot
 
 
 def test_an_evaluator_is_one_more_process_with_weights_of_its_own():

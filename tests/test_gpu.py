@@ -1,6 +1,7 @@
 """What only a machine with a GPU can show."""
 
 import csv
+import multiprocessing
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from monobeast import learner
 from monobeast.config import Config
 from monobeast.learner import compute_loss
 from monobeast.rollouts import BatchStaging, allocate
+from monobeast.publisher import StreamedWeights
 from monobeast.transfer import Transfer
+from monobeast.weights import SharedWeights
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CONFIG = Config(preset="atari", reward_clipping="none")
@@ -78,17 +81,59 @@ def test_actors_and_evaluator_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, st
     assert max(rewards) == 0.0  # the environment pays 1 where its process has opened the GPU
 
 
-def test_batches_that_are_copied_beside_updates_arrive_whole():
-    places = [allocate(80, 32, IMAGE, ACTIONS, is_pinned=True) for _ in range(2)]
-    staging, transfer = BatchStaging(places, slot_columns=32, batch_size=32), Transfer(torch.device("cuda"))
+@pytest.mark.parametrize(("slot_columns", "batch_size"), [(16, 32), (32, 32), (32, 16)])
+def test_batches_that_are_copied_beside_updates_arrive_whole(slot_columns, batch_size):
+    num_batches = 2 * max(1, slot_columns // batch_size)
+    staging = BatchStaging([allocate(80, batch_size, IMAGE, ACTIONS, is_pinned=True) for _ in range(num_batches)])
+    slot, transfer = allocate(80, slot_columns, IMAGE, ACTIONS), Transfer(torch.device("cuda"))
     work = torch.randn(4096, 4096, device="cuda")
     sums = []
 
     for number in range(100):
-        staging.next_place().observation.fill_(number)
-        staging.commit()
-        there = transfer(staging.pop())
-        work = (work @ work).clamp(-1, 1)  # an update that is still under way when the next copies begin
-        sums.append((there.observation == number).all())
+        batches_before = len(sums)
+        while len(sums) == batches_before:
+            slot.observation.fill_(number)
+            staging.put(slot)
+            while (batch := staging.pop()) is not None:
+                there = transfer(batch)
+                work = (work @ work).clamp(-1, 1)  # an update that is still under way when the next copies begin
+                sums.append((there.observation == number).all())
 
     assert all(found.item() for found in sums)
+
+
+def _read(shared, size, last, results):
+    """What an actor does, until it has the last version: any copy that mixes two, and how many it saw."""
+    copy, seen, torn = torch.empty(size), set(), 0
+    while last not in seen:
+        version = shared.copy_newest(copy)
+        if version is not None:
+            seen.add(version)
+            torn += not bool((copy == version).all())
+    results.put((len(seen), torn))
+
+
+def test_the_gpu_publishes_by_itself_and_no_reader_sees_half_a_version():
+    size, last = 1_600_000, 300
+    weight = torch.zeros(size, device="cuda")
+    shared = SharedWeights([weight])
+    publisher = StreamedWeights(shared, weight.device)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    reader = context.Process(target=_read, args=(shared, size, last, results))
+    work, lead = torch.randn(4096, 4096, device="cuda"), 0
+    reader.start()
+    try:
+        for number in range(1, last + 1):
+            work = (work @ work).clamp(-1, 1)  # an update that is still under way when its weights are published
+            weight.fill_(number)
+            publisher.publish([weight])
+            lead = max(lead, number - shared.version)
+        num_seen, num_torn = results.get(timeout=60)
+    finally:
+        reader.kill()
+        reader.join()
+
+    assert num_torn == 0 and num_seen > 1
+    assert lead > 1  # nobody waited for the device
+    assert shared.version == last

@@ -51,6 +51,7 @@ ROWS = [
     "health",
     "faults",
     "transfer",
+    "publisher",
     "learner",
     "actor_pool",
     "inline_actor",

@@ -142,10 +142,10 @@ def test_a_part_of_another_shape_is_named_instead_of_broadcast():
 
 
 def test_slots_are_gathered_into_batches_part_by_part():
-    staging = BatchStaging([make_store(4)], slot_columns=2, batch_size=4)
+    staging, slot = BatchStaging([make_store(4)]), make_store(2)
     for number in (1, 2):
-        trees.map_leaves(lambda part: part.fill_(number), staging.next_place().observation)
-        staging.commit()
+        trees.map_leaves(lambda part: part.fill_(number), slot.observation)
+        staging.put(slot)
 
     assert staging.pop().observation[0]["n"][0].tolist() == [1, 1, 2, 2]
 

@@ -81,6 +81,17 @@ def test_a_step_that_led_to_a_first_observation_is_a_reset_step():
     assert rollout.is_reset.flatten().tolist() == [False, True, False]
 
 
+def make_staging(slot_columns, batch_size, times=1):
+    return BatchStaging([make_rollout(batch_size) for _ in range(times * max(1, slot_columns // batch_size))])
+
+
+def make_slot(num_columns, number):
+    slot = make_rollout(num_columns)
+    slot.actor.fill_(number)
+    slot.env.copy_(torch.arange(num_columns).unsqueeze(0))
+    return slot
+
+
 @pytest.mark.parametrize(
     ("slot_columns", "batch_size", "batches"),
     [
@@ -90,34 +101,55 @@ def test_a_step_that_led_to_a_first_observation_is_a_reset_step():
         (1, 2, [[0, 1], [2, 3]]),
     ],
 )
-@pytest.mark.parametrize("num_places", [1, 2])
-def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, batches, num_places):
-    places = [make_rollout(max(slot_columns, batch_size)) for _ in range(num_places)]
-    staging = BatchStaging(places, slot_columns, batch_size)
+@pytest.mark.parametrize("times", [1, 2])
+def test_every_column_of_every_slot_goes_to_one_batch(slot_columns, batch_size, batches, times):
+    staging = make_staging(slot_columns, batch_size, times)
     seen = []
 
-    for slot in range(4):
-        staging.next_place().actor.fill_(slot)
-        staging.commit()
+    for number in range(4):
+        staging.put(make_slot(slot_columns, number))
         while (batch := staging.pop()) is not None:
+            assert all(tensor.is_contiguous() for tensor in batch.named_tensors().values())
+            first = len(seen) * batch_size
+            assert batch.env.flatten().tolist() == [(first + column) % slot_columns for column in range(batch_size)]
             seen.append(batch.actor.flatten().tolist())
 
     assert seen == batches
 
 
 @pytest.mark.parametrize(("slot_columns", "batch_size"), [(2, 4), (4, 2), (3, 3)])
-def test_with_two_places_a_batch_stays_as_it_is_while_the_next_are_filled(slot_columns, batch_size):
+def test_with_twice_the_memory_a_batch_stays_as_it_is_while_the_next_are_filled(slot_columns, batch_size):
     columns = max(slot_columns, batch_size)
-    staging = BatchStaging([make_rollout(columns), make_rollout(columns)], slot_columns, batch_size)
+    staging = make_staging(slot_columns, batch_size, times=2)
     batches = []
 
     for number in range(5):
         for _ in range(columns // slot_columns):
-            staging.next_place().actor.fill_(number)
-            staging.commit()
+            staging.put(make_slot(slot_columns, number))
         if batches:
             assert (batches[-1].actor == number - 1).all()
         while (batch := staging.pop()) is not None:
             batches.append(batch)
 
     assert len(batches) == 5 * columns // batch_size
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("slot_columns", "batch_size"), [(2, 4), (6, 2), (3, 3)])
+@pytest.mark.parametrize("num_steps", range(1, 9))
+def test_another_staging_goes_on_from_the_state_of_one_as_that_does(slot_columns, batch_size, times, num_steps):
+    def go_on(staging, steps):
+        found = []
+        for number in steps:  # a batch is taken, or where there is none a slot put
+            if (batch := staging.pop()) is not None:
+                found.append((batch.actor.flatten().tolist(), batch.env.flatten().tolist()))
+            else:
+                staging.put(make_slot(slot_columns, number))
+        return found
+
+    staging, other = (make_staging(slot_columns, batch_size, times) for _ in range(2))
+    go_on(staging, range(num_steps))
+    other.set_state(staging.get_state())
+
+    assert other.get_state()["waiting"]["actor"].tolist() == staging.get_state()["waiting"]["actor"].tolist()
+    assert go_on(other, range(10, 20)) == go_on(staging, range(10, 20))

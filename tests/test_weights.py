@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from monobeast import weights
-from monobeast.weights import LateWeights, SharedWeights, WeightsReader, name_weights
+from monobeast.weights import SharedWeights, WeightsReader, name_weights
 
 
 def make_network(value):
@@ -38,19 +38,6 @@ def test_weights_are_copied_only_when_their_version_moved():
 
     assert reader.refresh() == 0
     assert (actor[0].weight == 7.0).all()
-
-
-@pytest.mark.parametrize("delay", [1, 3])
-def test_late_weights_are_those_of_so_many_updates_before(delay):
-    learner, actor = make_network(0.0), make_network(-1.0)
-    shared = SharedWeights(learner.parameters())
-    reader, late = WeightsReader(shared, actor), LateWeights(shared, delay)
-
-    for update in range(1, 8):
-        nn.init.constant_(learner[0].weight, update)
-        late.publish(learner.parameters())
-        assert reader.refresh() == max(0, update - delay)
-        assert (actor[0].weight == max(0, update - delay)).all()
 
 
 def test_published_weights_do_not_follow_the_learners_next_update():

@@ -161,8 +161,7 @@ def _acting(
         slot, staging = allocate(*sizes, is_shared=True), make_staging(config, spaces, core_state)
         while (batch := staging.pop()) is None:
             actor.unroll(slot)
-            staging.next_place().copy_(slot)
-            staging.commit()
+            staging.put(slot)
         yield environment, policy, slot, batch
     finally:
         environment.close()
@@ -195,8 +194,14 @@ def _measure_taking(subject: Subject, seconds: float, weights: SharedWeights, po
 def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: SharedWeights) -> list[Part]:
     """What the learner's process does around an update."""
     stopwatch, newest = Stopwatch(subject.config.device, seconds), weights_of(subject.network)
-    staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1)).next_place()
-    assembly = stopwatch.median(lambda _: staging.copy_(slot))
+    staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1))
+
+    def assemble() -> None:
+        staging.put(slot)
+        while staging.pop() is not None:
+            pass
+
+    assembly = stopwatch.median(lambda _: assemble())
     publishing = stopwatch.median(lambda _: weights.publish(newest))
     samples = subject.config.batch_size * subject.config.unroll_length
     return [

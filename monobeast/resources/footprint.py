@@ -182,7 +182,8 @@ def _actor_memory(config: Config, footprint: Footprint) -> int:
     environments = config.envs_per_actor * footprint.environment
     weights = _COPIES_OF_AN_ACTOR * footprint.parameters
     if config.num_actors == 0:
-        return environments + weights
+        slot = sum(rollout_bytes(footprint, config.unroll_length, config.envs_per_actor).values())
+        return environments + weights + slot
     if config.start_method == "forkserver":
         return _IMPORTS + config.num_actors * (_FORKED_ACTOR + weights + environments)
     return config.num_actors * (_IMPORTS + weights + environments)
