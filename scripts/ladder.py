@@ -132,7 +132,13 @@ RUNGS = {
     "pong-noframeskip": Rung(
         "Pong by its older name", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
-    "pong-bfloat16": Rung("Pong in bfloat16", (Variant(PONG_BFLOAT16, atari_checks(18, 19)),)),
+    "pong-bfloat16": Rung(
+        "Pong in bfloat16",
+        (
+            Variant(PONG_BFLOAT16, atari_checks(18, 19)),
+            Variant(PONG_BFLOAT16 | {"total_steps": 4_000_000}, atari_checks(18, 19), suffix="-4M"),
+        ),
+    ),
     "pong-lstm": Rung(
         "Pong with an LSTM",
         (Variant(PONG_BFLOAT16 | {"use_lstm": True, "total_steps": 4_000_000}, atari_checks(0, 0)),),

@@ -118,7 +118,7 @@ def _describe_run(run: RecordedRun) -> dict[str, Any]:
     outcomes = [f"{one['check']}: {one['value']:.4g}, {'reached' if one['holds'] else 'missed'}" for one in checks]
     return {
         "run": f"`{run.name}`",
-        "commit": f"`{run.meta['git_commit'][:10]}`",
+        "commit": ", ".join(f"`{commit[:10]}`" for commit in dict.fromkeys(part["git_commit"] for part in run.starts)),
         "wall time": _wall_time(run),
         "agent steps": f"{run.meta['step']:,}",
         f"return of the last {bounds.NUM_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
@@ -128,8 +128,9 @@ def _describe_run(run: RecordedRun) -> dict[str, Any]:
 
 
 def _wall_time(run: RecordedRun) -> str:
-    start, end = (datetime.fromisoformat(run.meta[name]) for name in ("start", "end"))
-    minutes, seconds = divmod(int((end - start).total_seconds()), 60)
+    """Of all its parts, where it was stopped and resumed."""
+    times = [[datetime.fromisoformat(part[name]) for name in ("start", "end")] for part in run.starts]
+    minutes, seconds = divmod(int(sum((end - start).total_seconds() for start, end in times)), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 

@@ -25,7 +25,7 @@ class Costs(NamedTuple):
 class Bound(NamedTuple):
     """One limit."""
 
-    what: str  # "actors", "learner", "learner with its GPU" or "cores"
+    what: str  # "actors", "learner", "GPU" or "cores"
     steps_per_second: float
     formula: str  # with the numbers in it
 
@@ -34,8 +34,8 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
     """Every bound on steps a second; the least is the limit.
 
     An actor has a core at most, and so has each thread of the learner; together they have no more than there are. A
-    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile: after each update, the
-    learner's waits for the weights that it publishes.
+    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile. A GPU updates while the
+    learner's core assembles the next batch.
 
     Args:
         costs: Of one step.
@@ -48,10 +48,10 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
         return [Bound("learner", 1 / whole, f"1 / {_ms(whole)}, all by turns in one process")]
     threads = num_learner_threads if costs.gpu == 0 else 1
     threads = min(threads, cores)
-    learner = costs.learner + costs.gpu  # what keeps the learner's core busy
+    learner = max(costs.learner, costs.gpu)  # what keeps the learner's core busy
     bounds = [
         Bound("actors", num_actors / costs.actor, f"{num_actors} / {_ms(costs.actor)}"),
-        Bound("learner" if costs.gpu == 0 else "learner with its GPU", 1 / learner, f"1 / {_ms(learner)}"),
+        Bound("learner" if costs.learner >= costs.gpu else "GPU", 1 / learner, f"1 / {_ms(learner)}"),
         Bound(
             "cores",
             cores / (costs.actor + threads * learner),
