@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from monobeast import corrections, faults, health, losses, trees, vtrace
 from monobeast.config import Config
 from monobeast.networks import AgentInput, AgentOutput, Network, find_normalizers
+from monobeast.optimizers import make_optimizer
 from monobeast.reward_normalizer import RewardNormalizer
 from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
@@ -265,33 +266,3 @@ class Learner:
         self._num_bad.fill_(state["num_bad_updates"])
         if self._reward_normalizer:
             self._reward_normalizer.load_state_dict(state["rewards"])
-
-
-def make_optimizer(parameters: list[nn.Parameter], config: Config) -> torch.optim.Optimizer:
-    """An optimizer whose state is there from the start, so that even the first update can be undone."""
-    return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
-
-
-def _make_adam(parameters: list[nn.Parameter], config: Config) -> torch.optim.Adam:
-    optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, eps=config.epsilon)
-    for parameter in parameters:
-        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[parameter] = {"step": torch.zeros(()), **moments}  # as torch would make it at the first step
-    return optimizer
-
-
-def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> torch.optim.RMSprop:
-    """RMSProp in PyTorch's form, its average of squared gradients started at `rmsprop_start`.
-
-    From 0 the first steps are up to 1 / sqrt(1 - alpha) times the rate, ten times by default, and may break features
-    before they are used. From 1, where TensorFlow (and so the paper) starts, the steps begin small and grow while the
-    average falls to the size of the gradients.
-    """
-    rate, alpha, momentum, epsilon = config.learning_rate, config.alpha, config.momentum, config.epsilon
-    optimizer = torch.optim.RMSprop(parameters, lr=rate, alpha=alpha, momentum=momentum, eps=epsilon)
-    for parameter in parameters:
-        state = {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, config.rmsprop_start)}
-        if momentum > 0:
-            state["momentum_buffer"] = torch.zeros_like(parameter)
-        optimizer.state[parameter] = state  # as torch would make it at the first step
-    return optimizer

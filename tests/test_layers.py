@@ -52,6 +52,7 @@ ROWS = [
     "faults",
     "transfer",
     "publisher",
+    "optimizers",
     "learner",
     "actor_pool",
     "inline_actor",

@@ -16,9 +16,10 @@ from monobeast.actor import Actor
 from monobeast.actor_pool import make_staging
 from monobeast.config import Config
 from monobeast.environments import Spaces, VectorEnvironment
-from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns, make_optimizer
+from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns
 from monobeast.makers import Makers
 from monobeast.networks import AgentInput, Network
+from monobeast.optimizers import make_optimizer
 from monobeast.policy import LocalPolicy
 from monobeast.rollouts import Rollout, allocate
 from monobeast.weights import SharedWeights, weights_of

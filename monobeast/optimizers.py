@@ -1,0 +1,47 @@
+"""PyTorch's optimizers as the learner uses them: complete from the start, and without its compiler."""
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from monobeast.config import Config
+
+
+def make_optimizer(parameters: list[nn.Parameter], config: Config) -> Optimizer:
+    """An optimizer whose state is there from the start, so that even the first update can be undone."""
+    return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
+
+
+def _make_adam(parameters: list[nn.Parameter], config: Config) -> Optimizer:
+    optimizer = _uncompiled(torch.optim.Adam)(parameters, lr=config.learning_rate, eps=config.epsilon)
+    for parameter in parameters:
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": torch.zeros(()), **moments}  # as torch would make it at the first step
+    return optimizer
+
+
+def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> Optimizer:
+    """RMSProp in PyTorch's form, its average of squared gradients started at `rmsprop_start`.
+
+    From 0 the first steps are up to 1 / sqrt(1 - alpha) times the rate, ten times by default, and may break features
+    before they are used. From 1, where TensorFlow (and so the paper) starts, the steps begin small and grow while the
+    average falls to the size of the gradients.
+    """
+    rate, alpha, momentum, epsilon = config.learning_rate, config.alpha, config.momentum, config.epsilon
+    optimizer = _uncompiled(torch.optim.RMSprop)(parameters, lr=rate, alpha=alpha, momentum=momentum, eps=epsilon)
+    for parameter in parameters:
+        state = {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, config.rmsprop_start)}
+        if momentum > 0:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        optimizer.state[parameter] = state  # as torch would make it at the first step
+    return optimizer
+
+
+def _uncompiled(kind: type[Optimizer]) -> Callable[..., Optimizer]:
+    """Makes optimizers that do not import PyTorch's compiler, a second and 60 MB, to tell it what to leave out."""
+    methods = inspect.getmembers(kind, inspect.isfunction)
+    bare = {name: inspect.unwrap(method) for name, method in methods if hasattr(method, "__wrapped__")}
+    return type(kind.__name__, (kind,), bare | {"step": torch.no_grad()(inspect.unwrap(kind.step))})
