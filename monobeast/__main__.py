@@ -28,7 +28,7 @@ _FURTHER = {
     "plot": "draw the returns of runs, with a band over seeds",
     "replay-update": "repeat an update whose numbers were not finite",
     "export": "write the network of a run as ONNX, or its weights",
-    "import-torchbeast": "make a run of a checkpoint of TorchBeast's MonoBeast",
+    "import-torchbeast": "turn a checkpoint of TorchBeast's MonoBeast into a run",
     "check-vtrace": "compare any V-trace function with exact numbers",
 }
 _COMMANDS = _MODES | _FURTHER
@@ -37,6 +37,7 @@ _TEST_TOO = ("environment",)
 _RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed", "network")
 _ALIASES = {"num_learner_threads": ("--num_threads",)}  # TorchBeast's other name for it
 _EXIT_CODES = "exit codes: 0 complete, 1 failed, 2 bad flag or value, 130 stopped by Ctrl-C, 143 by SIGTERM"
+_PAPER = '"The paper" is IMPALA, arXiv 1802.01561.'
 
 
 def main() -> NoReturn:
@@ -105,7 +106,7 @@ def _test(chosen: dict[str, Any]) -> int:
     torch.set_num_threads(1)  # threads that share one observation wait for each other more than they work
     player = evaluation.load_player(chosen)
     config = player.config
-    print(f"playing {player.folder}: {config.env}, trained for {player.step:,} steps", flush=True)
+    print(f"playing {player.folder}: {config.env}, trained for {player.step:,} agent steps", flush=True)
     print(score.describe_conditions(config, player.environment.action_space, player.seed), flush=True)
     episodes = []
     with score.EpisodeTable(config.save_episodes) as table:
@@ -183,7 +184,7 @@ def _make_parser(command: str, flags_of: str, takes_all: bool = False) -> _Parse
     parser = _Parser(
         prog=f"monobeast {command}",
         usage="%(prog)s [flags]",
-        description=f"{commands}\n\nWithout a command: train. A switch is turned off by --no_NAME.",
+        description=f"{commands}\n\nWithout a command: train. A switch is turned off by --no_NAME. {_PAPER}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,

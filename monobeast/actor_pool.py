@@ -229,7 +229,7 @@ class ActorPool:
         elif isinstance(message, ActorFailure):
             seat.process.join(_STOP_GRACE_S)  # while it closes its environments
             could_make = message.made_environment or seat.made_environment
-            cause = f"ended by an exception:\n{message.traceback.rstrip()}"
+            cause = f"ended with an exception:\n{message.traceback.rstrip()}"
             self._replace(seat, cause, hopeless=None if could_make else _NO_ENVIRONMENT)
         else:
             cause = seat.process.describe_end()

@@ -75,72 +75,72 @@ class Config:
 
     # fmt: off
     env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
-    preset: Chosen[str] = _flag(None, "run", "settings that belong together, for all that is not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
+    preset: Chosen[str] = _flag(None, "run", "named set of defaults for the settings that are not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
     xpid: Chosen[str] = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
-    resume: bool = _flag(False, "run", "go on with the run --xpid where its checkpoint is; a setting that is given takes the place of the run's")
-    exact_resume: bool = _flag(False, "run", "keep in every checkpoint what lets --resume go on bit by bit as if the run had not been stopped: the state of environments and sampling; with --num_actors 0, not for Atari")
+    resume: bool = _flag(False, "run", "continue the run named by --xpid from its checkpoint; settings that are given replace the run's own")
+    exact_resume: bool = _flag(False, "run", "keep the state of environments and sampling in every checkpoint, so that --resume continues bit by bit as if the run had not been stopped; only with --num_actors 0, and not for Atari")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
-    total_steps: int = _flag(10_000_000, "run", "agent steps to learn from; reset steps count; rate and entropy cost follow their schedules up to there", low=1)
+    total_steps: int = _flag(10_000_000, "run", "agent steps to learn from, reset steps included; learning rate and entropy cost follow their schedules up to there", low=1)
     max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
-    stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run says where everybody stands, and fails", above=0)
+    stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run reports what every process is doing, and fails", above=0)
     seed: Chosen[int] = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
     log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
     checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
-    evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: rows of evaluations.csv, the best weights in best.pt (default: none)", low=1)
+    evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: adds a row to evaluations.csv, keeps the best weights in best.pt (default: none)", low=1)
     evaluate_episodes: int = _flag(10, "run", "episodes of an evaluation, played as test plays them", low=1)
-    tensorboard: bool = _flag(False, "run", "write the numbers of logs.csv and evaluations.csv for TensorBoard, too, into the run's folder; needs tensorboard")
-    wandb: bool = _flag(False, "run", "send them to Weights & Biases, or keep them in the run's folder where nobody is logged in there; needs wandb")
-    timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run")
+    tensorboard: bool = _flag(False, "run", "also write the numbers of logs.csv and evaluations.csv for TensorBoard, in the run's folder; needs tensorboard")
+    wandb: bool = _flag(False, "run", "also send the numbers of logs.csv and evaluations.csv to Weights & Biases, or keep them in the run's folder if nobody is logged in; needs wandb")
+    timeline: str | None = _flag(None, "run", "file for a Chrome trace of what all processes do, over 5 seconds of the run (default: none)")
     disable_checkpoint: bool = _flag(False, "run", "save no checkpoint")
 
-    num_actors: Chosen[int] = _flag(None, "actors", "actor processes; 0 collects in the learner's own process, repeatably (default: auto, what a measurement of this machine finds fastest)", low=0)
-    envs_per_actor: Chosen[int] = _flag(None, "actors", "environments E an actor, sharing one forward pass (default: the preset's, else auto)", low=1)
+    num_actors: Chosen[int] = _flag(None, "actors", "actor processes; with 0 the learner's own process collects rollouts, and the run is repeatable (default: auto, the fastest as measured on this machine)", low=0)
+    envs_per_actor: Chosen[int] = _flag(None, "actors", "E: environments per actor, which share one forward pass (default: the preset's, else auto)", low=1)
     unroll_length: Chosen[int] = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
-    num_buffers: Chosen[int] = _flag(None, "actors", "rollout slots, each E columns wide (default: 2 an actor)", low=1)
-    actor_timeout_s: float = _flag(300.0, "actors", "seconds after which an actor that holds a slot and does not answer is replaced, and an evaluator that evaluates", above=0)
-    max_actor_restarts: int = _flag(10, "actors", "replacements of dead actors within any hour; as many of the evaluator", low=0)
+    num_buffers: Chosen[int] = _flag(None, "actors", "slots of shared memory, each for a rollout of E trajectories (default: 2 per actor)", low=1)
+    actor_timeout_s: float = _flag(300.0, "actors", "seconds without an answer after which an actor that holds a slot, or an evaluator at work, is replaced", above=0)
+    max_actor_restarts: int = _flag(10, "actors", "most replacements of failed actors within an hour, before the run fails; the same limit holds for the evaluator, without which training goes on", low=0)
     start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
 
-    batch_size: Chosen[int] = _flag(None, "learner", "B: trajectories an update; divides E or is divided by it (default: the preset's)", low=1)
+    batch_size: Chosen[int] = _flag(None, "learner", "B: trajectories per update; one of B and E must divide the other (default: the preset's)", low=1)
     optimizer: Chosen[str] = _flag(None, "learner", "rmsprop or adam (default: the preset's)", choices=("rmsprop", "adam"))
-    learning_rate: Chosen[float] = _flag(None, "learner", "step size at the start (default: the preset's)", above=0)
-    learning_rate_schedule: str = _flag("linear", "learner", "linear: the step size falls to 0 at total_steps, as in the paper; constant: it stays", choices=("linear", "constant"))
+    learning_rate: Chosen[float] = _flag(None, "learner", "learning rate at the start (default: the preset's)", above=0)
+    learning_rate_schedule: str = _flag("linear", "learner", "linear: the learning rate falls to 0 at total_steps, as in the paper; constant: it stays as it is", choices=("linear", "constant"))
     alpha: Chosen[float] = _flag(None, "learner", "RMSProp smoothing constant (default: the preset's)", low=0, high=1)
     momentum: Chosen[float] = _flag(None, "learner", "RMSProp momentum (default: the preset's)", low=0)
-    epsilon: Chosen[float] = _flag(None, "learner", "added to the root of RMSProp's and Adam's average (default: the preset's)", above=0)
+    epsilon: Chosen[float] = _flag(None, "learner", "added to the square root of RMSProp's or Adam's average of squared gradients (default: the preset's)", above=0)
     rmsprop_start: Chosen[float] = _flag(None, "learner", "where RMSProp's average of squared gradients starts: 0 as in PyTorch, 1 as in TensorFlow (default: the preset's)", low=0)
     grad_norm_clipping: Chosen[float] = _flag(None, "learner", "global norm to which gradients are clipped (default: the preset's)", above=0)
-    max_bad_updates: int = _flag(10, "learner", "updates in a row that are left out, a number in them not being finite, before the run fails", low=1)
-    force_lag: int = _flag(0, "learner", "updates that weights are held back before actors get them, to show what lag does; with --num_actors 0, and a batch no smaller than E, the lag is then exactly this", low=0, high=100_000)
+    max_bad_updates: int = _flag(10, "learner", "the run fails after this many updates in a row with a number that is not finite; each of them is left out", low=1)
+    force_lag: int = _flag(0, "learner", "updates by which weights reach the actors late, to show what lag does; with --num_actors 0 and a --batch_size of at least E, the lag is exactly this", low=0, high=100_000)
     num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: auto)", low=1)
     device: Chosen[str] = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 
-    discounting: Chosen[float] = _flag(None, "loss", "discount factor gamma a step (default: the preset's)", low=0, high=1)
+    discounting: Chosen[float] = _flag(None, "loss", "gamma: discount factor per agent step (default: the preset's)", low=0, high=1)
     baseline_cost: Chosen[float] = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
     entropy_cost: Chosen[float] = _flag(None, "loss", "weight of the entropy loss at the start (default: the preset's)", low=0)
     entropy_cost_end: float | None = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly (default: the preset's; where it has none, entropy_cost)", low=0)
     reward_clipping: str = _flag("auto", "loss", "what the learner does to rewards: abs_one clips to [-1, 1]; soft_asymmetric: 0.3 min(tanh r, 0) + 5 max(tanh r, 0); auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none", "soft_asymmetric"))
     normalize_rewards: bool = _flag(False, "loss", "after the clip, divide rewards by the standard deviation of all discounted returns so far, and clip them to [-10, 10]")
-    reward_scale: float = _flag(1.0, "loss", "by what the learner multiplies rewards, after clip and normalization", above=0)
-    correction: str = _flag("vtrace", "loss", "what is done about the policy's lag: vtrace, or what the paper compares it with in table 2: one_step, epsilon, none", choices=("vtrace", "one_step", "epsilon", "none"))
+    reward_scale: float = _flag(1.0, "loss", "what the learner multiplies rewards by, after clipping and normalization", above=0)
+    correction: str = _flag("vtrace", "loss", "how the policy's lag is corrected for: vtrace, or one of what table 2 of the paper compares it with: one_step, epsilon, none", choices=("vtrace", "one_step", "epsilon", "none"))
     clip_rho_threshold: float | None = _flag(1.0, "loss", "rho-bar: clip of the importance weights in V-trace's targets; none for no clip", low=0)
     clip_pg_rho_threshold: float | None = _flag(1.0, "loss", "clip of the importance weights in the policy gradient; none for no clip", low=0)
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
-    vtrace_lambda: float = _flag(1.0, "loss", "lambda of remark 2", low=0, high=1)
+    vtrace_lambda: float = _flag(1.0, "loss", "lambda: factor of c in V-trace's traces (remark 2 of the paper)", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp: fully connected layers; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
-    normalize_observations: bool = _flag(False, "network", "observations of floats, images left out, less their mean and by their standard deviation, both of all that was learned from, clipped to [-10, 10]")
-    precision: str = _flag("float32", "network", "in what the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
-    memory_format: str = _flag("channels_last", "network", "how convolutions find images in memory: channels_last, the faster on a CPU, or contiguous: channels first", choices=("channels_last", "contiguous"))
+    normalize_observations: bool = _flag(False, "network", "subtract the mean from float observations other than images and divide by the standard deviation, both over all that was learned from, and clip to [-10, 10]")
+    precision: str = _flag("float32", "network", "number type in which the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))
+    memory_format: str = _flag("channels_last", "network", "memory layout of images in convolutions: channels_last, faster on a CPU, or contiguous, channels first", choices=("channels_last", "contiguous"))
 
     frame_skip: int = _flag(4, "environment", "Atari: frames an action is repeated", low=1, high=1000)
     noop_max: int = _flag(30, "environment", "Atari: most no-op actions after a reset", low=0, high=10_000)
     sticky_actions: Chosen[float] = _flag(None, "environment", "Atari: probability that the last action is repeated (default: by the id, 0.25 for v5 and v0, 0 for v4)", low=0, high=1)
     full_action_space: Chosen[bool] = _flag(None, "environment", "Atari: all 18 actions (default: by the id)")
     max_episode_frames: int = _flag(108_000, "environment", "Atari: emulator frames after which an episode is truncated", low=1, high=2**31 - 1)
-    life_loss_terminal: Chosen[bool] = _flag(None, "environment", "a lost life ends the return that is learned, not the game (default: for Atari)")
+    life_loss_terminal: Chosen[bool] = _flag(None, "environment", "a lost life ends the return that is learned, but not the episode (default: on for Atari, else off)")
     env_kwargs: str = _flag("{}", "environment", "JSON object of keyword arguments for the environment")
 
     best: bool = _flag(False, "test", "play best.pt, the weights that evaluations beside training found best, in place of the last")
@@ -171,7 +171,7 @@ class Config:
         if self.xpid is not None and not re.fullmatch(r"(?=.{1,200}$)[\w.+-]*\w[\w.+-]*", self.xpid):
             raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -, at most 200")
         if self.xpid == "latest":
-            raise ValueError("--xpid latest: is the link to the newest run; that has a name of its own")
+            raise ValueError("--xpid latest: is the link to the newest run; give that run's own name, which python -m monobeast ls lists, or another for a new run")
         if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
             raise ValueError(f"--device {self.device}: must be cpu, cuda or cuda:N")
         try:
@@ -191,13 +191,13 @@ class Config:
                 f"such as --batch_size {max(1, batch // columns) * columns}"
             )
         if self.force_lag and self.exact_resume:
-            raise ValueError(f"--force_lag {self.force_lag} --exact_resume: weights that are held back are not saved")
+            raise ValueError(f"--force_lag {self.force_lag} --exact_resume: exclude each other, since weights that are held back are not saved")
         if self.render and self.video is not None:
             raise ValueError(f"--render --video {self.video}: exclude each other")
         if not self.resume:  # else the number of actors may be the run's own
             self.check_slots()
         if self.use_lstm and is_own(self.network):
-            raise ValueError(f"--use_lstm --network {self.network}: exclude each other, what it remembers is its own")
+            raise ValueError(f"--use_lstm --network {self.network}: exclude each other; a network of your own keeps its own state")
         if self.normalize_observations and is_own(self.network):
             way_out = "a monobeast.networks.Normalizer in the network does that"
             raise ValueError(f"--normalize_observations --network {self.network}: exclude each other; {way_out}")
@@ -208,7 +208,7 @@ class Config:
         """Raises ValueError unless there is a slot for every actor; with `resume` only `resumption` knows both."""
         if self.num_buffers is not None and self.num_buffers < (self.num_actors or 0):
             raise ValueError(
-                f"--num_buffers {self.num_buffers}: must be at least --num_actors {self.num_actors}, a slot an actor"
+                f"--num_buffers {self.num_buffers}: must be at least --num_actors {self.num_actors}, one slot per actor"
             )
 
 

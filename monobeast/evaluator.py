@@ -212,7 +212,7 @@ class Evaluator:
 
     def _take_failure(self, message: EvaluatorFailure | None) -> None:
         if isinstance(message, EvaluatorFailure):
-            self._fail(f"ended by an exception:\n{message.traceback.rstrip()}")
+            self._fail(f"ended with an exception:\n{message.traceback.rstrip()}")
         elif self._process.exit_code == NO_GUARD_EXIT_CODE:
             self._limit, self._has_given_up = RestartLimit(0), True  # every other would end so, too
             self._fail(f"{self._process.describe_end()}\n{NO_GUARD}")

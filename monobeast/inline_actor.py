@@ -83,8 +83,8 @@ class InlineActor:
             try:
                 self._actor.unroll(self._slot)
             except (Exception, SystemExit) as error:
-                text = f"the actor ({self._task.config.env}) ended by an exception:\n{traceback.format_exc().rstrip()}"
-                raise ActorsFailed(text) from error
+                cause = f"ended with an exception:\n{traceback.format_exc().rstrip()}"
+                raise ActorsFailed(f"the actor ({self._task.config.env}) {cause}") from error
             self._staging.put(self._slot)
         self._count(start)
         return batch

@@ -108,7 +108,8 @@ class Session:
             state = "failed" if self.stop.received is None else "stopped"
         except torch.cuda.OutOfMemoryError as error:
             self._note(error)
-            logger.error("%s\nThe GPU's memory is full: turn down --batch_size, --unroll_length or the network.", error)
+            remedy = "reduce --batch_size or --unroll_length, or use a smaller --network"
+            logger.error("%s\nThe GPU's memory is full: %s.", error, remedy)
             return "failed"
         except Exception as error:
             self._note(error)
@@ -166,8 +167,8 @@ class Session:
         finally:
             if self.stop.received is not None and self.learner.step < self.config.total_steps:
                 has_to_save = self.learner.num_updates > 0 and not self.config.disable_checkpoint
-                what = "a checkpoint is saved" if has_to_save else "there is nothing to save"
-                logger.info("stopping by %s: %s", signal.Signals(self.stop.received).name, what)
+                what = "saving a checkpoint" if has_to_save else "nothing to save"
+                logger.info("stopping on %s: %s", signal.Signals(self.stop.received).name, what)
 
     def advise(self) -> str | None:
         """What bound the run and what to change, in a line; None where it was too short to tell."""
@@ -205,9 +206,11 @@ class Session:
             logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
         if num_in_a_row >= self.config.max_bad_updates:
             path = bad_batch.save(self.folder, self.config, self.learner, batch)
+            command = f"python -m monobeast replay-update {path}{permission.flags(self.config)}"
+            limit = f"--max_bad_updates {self.config.max_bad_updates}"
             raise BadUpdates(
-                f"{num_in_a_row} updates in a row are not finite (--max_bad_updates {self.config.max_bad_updates}).\n"
-                f"The last one is kept: python -m monobeast replay-update {path}{permission.flags(self.config)}"
+                f"{num_in_a_row} updates in a row had numbers that are not finite ({limit}).\n"
+                f"The last batch is kept; to find the cause: {command}"
             )
 
     def _get_batch(self) -> Rollout | None:
@@ -239,7 +242,8 @@ class Session:
             self.save_failed = False
         except OSError as error:
             if not self.save_failed:
-                logger.error("no checkpoint could be saved, the one before stays as it is: %s", error)
+                consequence = "the previous one is kept, the next interval tries again"
+                logger.error("no checkpoint could be saved, %s: %s", consequence, error)
             self.save_failed = True
 
     def _save(self) -> None:

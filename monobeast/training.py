@@ -100,8 +100,8 @@ def _already_complete(config: Config, saved: dict[str, Any]) -> Result:
     folder = run_folder.find(config.savedir, config.xpid)
     step, returns = saved["learner"]["step"], saved["log"]["recent_returns"]
     with console(folder / "out.log"):
-        hint = "a larger --total_steps goes on"
-        logger.info("complete at step %s already; %s; the run is in %s", f"{step:,}", hint, folder)
+        hint = "give a larger --total_steps to continue"
+        logger.info("already complete at step %s; %s; the run is in %s", f"{step:,}", hint, folder)
     return Result(folder, "complete", step, sum(returns) / len(returns) if returns else None, None)
 
 

@@ -93,13 +93,13 @@ def test_rounding_does_not_lead_out_of_bounds():
 @pytest.mark.parametrize(
     ("space", "actions", "message"),
     [
-        ("two", np.zeros((2, 3), np.int64), r"expected int64 \[2, 2\], got int64 \[2, 3\]"),
-        ("two", np.zeros((2, 2)), r"expected int64 \[2, 2\], got float64 \[2, 2\]"),
-        ("two", np.array([[0, 0], [0, 2]]), r"expected 0 to \[2, 1\], got \[\[0, 0\], \[0, 2\]\]"),
-        ("two", np.array([[0, 0], [-1, 0]]), r"expected 0 to \[2, 1\], got \[\[0, 0\], \[-1, 0\]\]"),
-        ("number", np.zeros(2, np.float32), r"expected float32 \[2, 1\], got float32 \[2\]"),
-        ("number", np.zeros((2, 1), np.int64), r"expected float32 \[2, 1\], got int64 \[2, 1\]"),
-        ("number", np.array([[np.nan], [0.0]], np.float32), r"expected finite numbers, got \[\[nan\], \[0.0\]\]"),
+        ("two", np.zeros((2, 3), np.int64), r"expected int64 \[2, 2\], found int64 \[2, 3\]"),
+        ("two", np.zeros((2, 2)), r"expected int64 \[2, 2\], found float64 \[2, 2\]"),
+        ("two", np.array([[0, 0], [0, 2]]), r"expected 0 to \[2, 1\], found \[\[0, 0\], \[0, 2\]\]"),
+        ("two", np.array([[0, 0], [-1, 0]]), r"expected 0 to \[2, 1\], found \[\[0, 0\], \[-1, 0\]\]"),
+        ("number", np.zeros(2, np.float32), r"expected float32 \[2, 1\], found float32 \[2\]"),
+        ("number", np.zeros((2, 1), np.int64), r"expected float32 \[2, 1\], found int64 \[2, 1\]"),
+        ("number", np.array([[np.nan], [0.0]], np.float32), r"expected finite numbers, found \[\[nan\], \[0.0\]\]"),
     ],
 )
 def test_what_is_no_action_is_refused_before_any_environment_sees_it(space, actions, message):

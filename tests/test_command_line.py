@@ -317,7 +317,7 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tm
 
     assert process.returncode == 128 + number
     assert errors == "" and "Traceback" not in output
-    assert re.search(rf"stopping by {number.name}: a checkpoint is saved\n.*stopped at step", output, re.DOTALL), output
+    assert re.search(rf"stopping on {number.name}: saving a checkpoint\n.*stopped at step", output, re.DOTALL), output
     assert processes_of(process.pid) == []
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     rows = rows_of(tmp_path / "run" / "logs.csv")
@@ -337,7 +337,7 @@ def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(sta
     output, errors = process.communicate(timeout=30)
 
     assert (process.returncode, errors) == (130, "")
-    assert "stopping by SIGINT: a checkpoint is saved" in output
+    assert "stopping on SIGINT: saving a checkpoint" in output
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 

@@ -333,7 +333,7 @@ def test_test_plays_the_best_weights(runs, capfd):
     )
 
     assert (exit_code, errors) == (0, "")
-    assert f"trained for {best:,} steps" in output and "episode 1: return" in output
+    assert f"trained for {best:,} agent steps" in output and "episode 1: return" in output
 
 
 def test_a_resumed_run_goes_on_with_one_header_and_rising_steps(runs):

@@ -172,7 +172,7 @@ def test_too_many_bad_updates_in_a_row_fail_the_run_and_keep_the_batch(tmp_path,
 
     assert (result.state, checkpoint.load(result.folder)["learner"]["num_bad_updates"]) == ("failed", 3)
     out = capsys.readouterr().out
-    assert "3 updates in a row are not finite (--max_bad_updates 3)" in out
+    assert "3 updates in a row had numbers that are not finite (--max_bad_updates 3)" in out
     assert f"python -m monobeast replay-update {result.folder / 'bad_batch.pt'}" in out
     monkeypatch.undo()
     assert run_command(["replay-update", str(result.folder / "bad_batch.pt")]) == 0  # the numbers themselves are sound
@@ -262,7 +262,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(tmp_path, monkeypatch, ca
 
     log = (result.folder / "out.log").read_text()
     assert result.state == "complete" and checkpoint.load(result.folder)["learner"]["step"] == 400
-    assert log.count("no checkpoint could be saved, the one before stays as it is: [Errno 28]") == 1
+    assert log.count("no checkpoint could be saved, the previous one is kept, the next interval tries again: [Errno 28]") == 1
 
 
 def test_a_last_checkpoint_that_cannot_be_saved_fails_the_run(tmp_path, monkeypatch):

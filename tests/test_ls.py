@@ -88,7 +88,7 @@ def test_a_killed_run_is_not_running(tmp_path):
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
 
-    assert ls(tmp_path).state == "failed: killed, it recorded no end"
+    assert ls(tmp_path).state == "failed: killed before it recorded an end"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_run_that_failed_keeps_the_reason(tmp_path, capsys):
     assert run_command([*boom, "--savedir", str(tmp_path), "--xpid", "example"]) == 1
 
     state = ls(tmp_path).state
-    assert state.startswith("failed: the actor (stub_environments:Boom-v0) ended by an exception:")
+    assert state.startswith("failed: the actor (stub_environments:Boom-v0) ended with an exception:")
     assert "boom" in state
 
 

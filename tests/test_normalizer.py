@@ -287,7 +287,7 @@ def test_it_cannot_be_turned_on_or_off_on_the_way(tmp_path, capsys, name):
     where = ["--xpid", "run", "--savedir", str(tmp_path), "--env", SETTINGS["env"]]
     assert run_command(["train", "--resume", *where, f"--no_{name}"]) == 2
 
-    assert f"--{name} False: cannot change on --resume, the run began with True\n" in capsys.readouterr().err
+    assert f"--{name} False: cannot change on --resume; the run began with True\n" in capsys.readouterr().err
 
 
 class NormalizedPlain(Plain):

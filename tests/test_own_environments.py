@@ -180,9 +180,9 @@ def test_a_run_of_them_goes_on_with_the_same_callables_alone(tmp_path, capfd):
 
     with pytest.raises(ValueError, match="^make_environments= of monobeast.train, for test_own_.* --network stub_netw"):
         train(Config(**again))
-    with pytest.raises(ValueError, match=r"--env test_own_environments:Own\(...\): cannot change on --resume, the run"):
+    with pytest.raises(ValueError, match=r"--env test_own_environments:Own\(...\): cannot change on --resume; the run"):
         train(Config(**again), network=Plain, make_environments=Own)
-    with pytest.raises(ValueError, match="--network stub_networks:make_wide: cannot change on --resume, the run began"):
+    with pytest.raises(ValueError, match="--network stub_networks:make_wide: cannot change on --resume; the run began"):
         train(Config(**again), network=make_wide, make_environments=make_fixed)
     assert train(Config(**again), network=Plain, make_environments=make_fixed).step == 800
     named = ["--network", "stub_networks:Plain"]

@@ -73,7 +73,7 @@ def rows_of(folder, name="logs.csv"):
         ("StateIsLost", "forward's core_state has length 0: must be 1, as initial_state's"),
         ("RaisesInForward", "with T = 1, B = 2, forward failed with RuntimeError: mat1 and mat2 shapes"),
         ("RaisesInForward", " (stub_networks.py, line "),  # not torch's, in which it is raised
-        ("Plain --use_lstm", "exclude each other, what it remembers is its own"),
+        ("Plain --use_lstm", "exclude each other; a network of your own keeps its own state"),
     ],
 )
 def test_what_is_off_is_said_in_a_line_that_names_the_flag_before_anything_starts(tmp_path, capfd, network, message):
@@ -245,7 +245,7 @@ def test_a_run_of_it_goes_on_and_another_name_or_other_weights_are_refused(tmp_p
 
     for other in ("stub_networks:Plain", "auto"):
         exit_code, _, errors = run(capfd, *command, other)
-        assert exit_code == 2 and f"--network {other}: cannot change on --resume, the run began with stub_net" in errors
+        assert exit_code == 2 and f"--network {other}: cannot change on --resume; the run began with stub_net" in errors
     content = checkpoint.load(tmp_path / "run")
     content["learner"]["network"]["body.bias"] = torch.zeros(3)
     checkpoint.save(tmp_path / "run", content)

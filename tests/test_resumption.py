@@ -161,7 +161,7 @@ def test_what_cannot_change_is_refused_by_name(tmp_path, change):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     ((name, value),) = change.items()
 
-    with pytest.raises(ValueError, match=f"--{name} {value}: cannot change on --resume, the run began with "):
+    with pytest.raises(ValueError, match=f"--{name} {value}: cannot change on --resume; the run began with "):
         go_on(tmp_path, **change)
 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -193,7 +193,7 @@ def test_slots_are_counted_against_the_actors_of_the_run():
 
     config, _ = resumption.merge(saved, Config(resume=True, xpid="run", num_buffers=1))
     assert (config.num_actors, config.num_buffers) == (1, 1)
-    with pytest.raises(ValueError, match="--num_buffers 2: must be at least --num_actors 3, a slot an actor"):
+    with pytest.raises(ValueError, match="--num_buffers 2: must be at least --num_actors 3, one slot per actor"):
         resumption.merge(saved, Config(resume=True, xpid="run", num_actors=3, num_buffers=2))
 
 
@@ -213,7 +213,7 @@ def test_a_complete_run_ends_at_once(tmp_path, capsys, flags):
     assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path), *flags]) == 0
 
     output, errors = capsys.readouterr()
-    assert "complete at step 400 already" in output and errors == ""  # nothing was measured
+    assert "already complete at step 400" in output and errors == ""  # nothing was measured
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
 
 
@@ -240,7 +240,7 @@ def test_a_run_without_a_checkpoint_is_an_error(tmp_path, capsys):
 def test_a_name_in_use_without_resume_is_an_error(tmp_path):
     begin(tmp_path)
 
-    with pytest.raises(ValueError, match="--xpid run: in use, .* go on with it by --resume"):
+    with pytest.raises(ValueError, match="--xpid run: in use, .* continue it with --resume"):
         begin(tmp_path)
 
 

@@ -133,7 +133,7 @@ def test_a_file_without_optimizer_says_that_it_begins_anew(tmp_path, capsys):
 
     saved = imported(tmp_path, content)
 
-    assert "on --resume it begins anew" in capsys.readouterr().out
+    assert "with --resume it starts afresh" in capsys.readouterr().out
     assert saved["learner"]["step"] == 0
 
 

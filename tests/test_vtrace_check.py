@@ -546,7 +546,7 @@ def test_a_report_survives_an_output_that_knows_ascii_alone(tmp_path):
         (["vtrace_implementations:right", "--order", ""], "order: names no argument; must be like log_rhos,"),
         (["vtrace_implementations:right", "--order", " , "], "order: names no argument"),
         (["vtrace_implementations:right", "--order", "log_rhos,log_rho"], "order: log_rhos named more than once"),
-        (["vtrace_implementations:right", "--skip", "short"], "no kind short; there are one step, "),
+        (["vtrace_implementations:right", "--skip", "short"], "skip short: must be of one step, "),
         (["vtrace_implementations:right", "--tolerance", "inf"], "tolerance inf: must be a number from 0 to 0.1"),
         (["vtrace_implementations:right", "--tolerance", "nan"], "tolerance nan: must be"),
         (["vtrace_implementations:right", "--tolerance=-1"], "tolerance -1.0: must be"),

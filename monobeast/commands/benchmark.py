@@ -41,14 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         own.add_argument(f"--{name}", type=type, metavar=metavar, help=help + default)
 
     read_flags.__name__ = "flags"  # argparse names it: "invalid flags value"
-    add("seconds", float, "FLOAT", "least time over which a whole run is measured")
+    add("seconds", float, "FLOAT", "seconds over which a whole run is measured, at least")
     add("warm_up", float, "FLOAT", "seconds after the first update that do not count")
-    add("part_seconds", float, "FLOAT", "time for each part alone")
-    add("rounds", int, "INT", "with two settings: runs of each, by turns")
-    about = "also runs with these flags beside or in place of the others, by turns; one alone as --compare=--use_lstm"
+    add("part_seconds", float, "FLOAT", "seconds for which each part is measured alone")
+    add("rounds", int, "INT", "with --compare or --baseline: runs of each setting, alternating")
+    about = "also run with these flags added to the others or replacing them, alternating; a single one as "
+    about += "--compare=--use_lstm"
     add("compare", read_flags, '"FLAGS"', about)
-    add("baseline", str, "monobeast", "also runs as MonoBeast is built by default, by turns")
-    add("json", Path, "FILE", "writes everything that was found to a file")
+    add("baseline", str, "monobeast", "also run with TorchBeast MonoBeast's defaults, alternating")
+    add("json", Path, "FILE", "write everything that was found to this file")
     parser.epilog = "exit codes: 0 measured, 1 a run failed, 2 bad flag or value, 130 stopped by Ctrl-C"
 
 

@@ -23,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names the mistake where it differs. Its arguments are known by their names: log_rhos or rhos, or log "
         "probabilities or logits and actions of both policies; discounts, rewards, values, bootstrap_value; "
         "clip_rho_threshold, clip_pg_rho_threshold, clip_c_threshold, lambda_. Cases that need one that it does not "
-        "take are left out. docs/vtrace.md lists other names, and has examples of wrappers. Exit codes: 0 all agree, "
-        "1 something differs, 2 it can't be called."
+        "take are left out. docs/vtrace.md lists other names, and has examples of wrappers."
     )
+    parser.epilog = "exit codes: 0 all agree, 1 something differs, 2 it cannot be called"
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="such as my_package.vtrace:from_importance_weights")
     parser.add_argument(
         "--order", metavar="NAME,NAME,...", help="names of the arguments in their order, to call it by position"

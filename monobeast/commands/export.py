@@ -11,18 +11,18 @@ from monobeast.plotting.recorded_run import find_folder
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the flags of this command."""
     parser.description = (
-        "Writes the network of a run's checkpoint. An ONNX file holds one step: observation, is_first, last_action, "
-        "last_reward, each [1, B, ...], and with LSTM hidden and cell go in; policy_logits, baseline, and with LSTM "
-        "next_hidden and next_cell come out. Whatever is Discrete or MultiDiscrete counts from 0, wherever its space "
-        "starts. Where actions are continuous, policy_params are in the logits' place: means, then logarithms of "
-        "standard deviations; of an element with two bounds the action is from -1 to 1, to be clipped and brought to "
-        "those. The state of a network of your own is state_0, state_1 and so on."
+        "Writes the network of a run's checkpoint. An ONNX file holds one step. Inputs: observation, is_first, "
+        "last_action, last_reward, each [1, B, ...], and with an LSTM hidden and cell. Outputs: policy_logits, "
+        "baseline, and with an LSTM next_hidden and next_cell. Whatever is Discrete or MultiDiscrete counts from 0, "
+        "wherever its space starts. Where actions are continuous, policy_params replace the logits: means, then "
+        "logarithms of standard deviations; an element of an action with two bounds ranges from -1 to 1, and must be "
+        "clipped to that and scaled to its bounds. The state of a network of your own is state_0, state_1 and so on."
     )
     parser.add_argument("run", metavar="RUN", help="folder of a run, or its name in savedir")
     parser.add_argument("--onnx", metavar="FILE", help="write an ONNX file, in float32")
     parser.add_argument("--state_dict", metavar="FILE", help="write the weights by name, for torch.load")
-    parser.add_argument("--env", metavar="STR", help="of the run, where that is module:Id")
-    parser.add_argument("--network", metavar="STR", help="of the run, where that is module:Class")
+    parser.add_argument("--env", metavar="STR", help="the run's environment; needed if it is module:Id")
+    parser.add_argument("--network", metavar="STR", help="the run's network; needed if it is module:Class")
     parser.add_argument(
         "--savedir", default=Config.savedir, metavar="STR", help="folder of all runs (default: %(default)s)"
     )
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
     for flag, file in wanted.items():
         if not Path(file).expanduser().absolute().parent.is_dir():
-            raise ValueError(f"--{flag} {file}: there is no such folder")
+            raise ValueError(f"--{flag} {file}: must be a file in a folder that exists")
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, evaluation, onnx_file
     from monobeast.runs import checkpoint, permission
@@ -60,5 +60,5 @@ def run(arguments: argparse.Namespace) -> int:
 
         torch.save(network.state_dict(), Path(arguments.state_dict).expanduser())
     for file in wanted.values():
-        print(f"wrote {file}: {config.env}, trained for {step:,} steps")
+        print(f"wrote {file}: {config.env}, trained for {step:,} agent steps")
     return 0

@@ -9,7 +9,7 @@ from monobeast.config import Config
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the flags of this command."""
     parser.description = (
-        "Makes a run of a checkpoint of TorchBeast's MonoBeast, with or without LSTM: test plays it, and train "
+        "Turns a checkpoint of TorchBeast's MonoBeast into a run, with or without LSTM: test plays it, and train "
         "--resume goes on with it. Weights and optimizer are taken exactly; docs/from_torchbeast.md says what else "
         "differs."
     )
@@ -34,6 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
     network = "with LSTM" if config.use_lstm else "without LSTM"
     print(f"{config.env}, {network}, at step {step:,} of {config.total_steps:,}; the run is in {folder}")
     if not found.optimizer or not found.optimizer["state"]:
-        print("the file holds no state of the optimizer: on --resume it begins anew")
+        print("the file holds no optimizer state; with --resume it starts afresh")
     print(f"train --resume --xpid {arguments.xpid} goes on with {config.num_actors} actors, or as --num_actors says")
     return 0

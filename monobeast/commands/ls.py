@@ -127,7 +127,8 @@ def _state(folder: Path, meta: dict[str, Any]) -> str:
     if is_held:
         return "running"
     if state == "running":
-        return "failed: killed, it recorded no end" if is_held is False else "running or killed: no locks here to tell"
+        killed = "failed: killed before it recorded an end"
+        return killed if is_held is False else "running or killed: no file locks here to tell which"
     if state == "failed" and reason:
         return f"failed: {textwrap.shorten(str(reason), _LONGEST_REASON)}"
     return str(state)

@@ -98,7 +98,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if _format_of(out) not in _FORMATS:
         raise ValueError(f"--out {arguments.out}: must end in .{', .'.join(_FORMATS)}")
     if not os.path.isdir(out.parent):
-        raise ValueError(f"--out {arguments.out}: there is no folder {out.parent}")
+        raise ValueError(f"--out {arguments.out}: must be a file in a folder that exists")
     if arguments.window < 1:
         raise ValueError(f"--window {arguments.window}: must be at least 1")
 
@@ -129,7 +129,8 @@ def _build_figure(
     try:
         from monobeast.plotting.figure import Panel, draw
     except ImportError as error:
-        raise ValueError(f"needs matplotlib ({error}): python -m pip install matplotlib") from None
+        needed = f"needs matplotlib ({error}): python -m pip install matplotlib"
+        raise ValueError(f"--out {arguments.out}: {needed}") from None
     panels = [Panel(_describe_returns(arguments.window), [*returns])]
     for column in _choose_columns(groups, arguments):
         curves = [_average_column(group, arguments.x, column) for group in groups]

@@ -7,12 +7,12 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the flags of this command."""
     parser.description = (
-        "Repeats the loss and the gradients of a kept batch on the CPU and says which numbers are not finite. Exit "
-        "codes: 0 all are finite here, 1 some are not."
+        "Repeats the loss and the gradients of a kept batch on the CPU and says which numbers are not finite."
     )
+    parser.epilog = "exit codes: 0 all are finite here, 1 some are not, 2 bad flag or value"
     parser.add_argument("file", metavar="FILE", help="bad_batch.pt in the folder of the run that failed")
-    parser.add_argument("--env", metavar="STR", help="of the run, where that is module:Id")
-    parser.add_argument("--network", metavar="STR", help="of the run, where that is module:Class")
+    parser.add_argument("--env", metavar="STR", help="the run's environment; needed if it is module:Id")
+    parser.add_argument("--network", metavar="STR", help="the run's network; needed if it is module:Class")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ class Choice:
         """The actions as int64 [E]; raises ValueError for others: ALE hangs for ever on them (seen with 0.12.1)."""
         actions = _require_ints(actions, (num_envs,))
         if actions.min() < 0 or actions.max() >= self.space.n:
-            raise ValueError(f"actions: expected 0 to {self.space.n - 1}, got {actions.tolist()}")
+            raise ValueError(f"actions: expected 0 to {self.space.n - 1}, found {actions.tolist()}")
         return actions
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class Choices:
         actions = _require_ints(actions, (num_envs, *self.space.shape))
         if actions.min() < 0 or (actions >= self.space.nvec).any():
             largest = (self.space.nvec - 1).tolist()
-            raise ValueError(f"actions: expected 0 to {largest}, got {actions.tolist()}")
+            raise ValueError(f"actions: expected 0 to {largest}, found {actions.tolist()}")
         return actions
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
@@ -76,9 +76,9 @@ class Numbers:
         """The actions as float32 [E, D], out of bounds or not; raises ValueError for others."""
         actions, shape = np.asarray(actions), (num_envs, *self.space.shape)
         if actions.shape != shape or actions.dtype.kind != "f":
-            raise ValueError(f"actions: expected float32 {list(shape)}, got {actions.dtype} {list(actions.shape)}")
+            raise ValueError(f"actions: expected float32 {list(shape)}, found {actions.dtype} {list(actions.shape)}")
         if not np.isfinite(actions).all():
-            raise ValueError(f"actions: expected finite numbers, got {actions.tolist()}")
+            raise ValueError(f"actions: expected finite numbers, found {actions.tolist()}")
         return actions.astype(np.float32, copy=False)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray | list[np.ndarray]:
@@ -108,5 +108,5 @@ def is_supported(space: Space) -> bool:
 def _require_ints(actions: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     actions = np.asarray(actions)
     if actions.shape != shape or actions.dtype.kind not in "iu":
-        raise ValueError(f"actions: expected int64 {list(shape)}, got {actions.dtype} {list(actions.shape)}")
+        raise ValueError(f"actions: expected int64 {list(shape)}, found {actions.dtype} {list(actions.shape)}")
     return actions.astype(np.int64, copy=False)

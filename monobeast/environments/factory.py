@@ -67,7 +67,7 @@ def make(
             settings, the environment's own exception being the cause; spaces that are not supported; no pictures.
     """
     if len(seeds) != num_envs or not all(0 <= seed < 2**31 for seed in seeds):
-        raise ValueError(f"seeds: expected {num_envs} ints in 0..2^31-1, got {list(seeds)}")
+        raise ValueError(f"seeds: expected {num_envs} ints in 0..2^31-1, found {list(seeds)}")
     config = resolve(config)
     spec = find_spec(config.env)
     if with_pictures and not is_atari(spec):
@@ -132,7 +132,7 @@ def _refuse_atari_only(config: Config) -> None:
     for name, harmless in _ATARI_ONLY.items():
         value = getattr(config, name)
         if value != defaults[name] and value not in harmless:
-            raise ValueError(f"--{name} {value}: is for Atari only, --env {config.env} has no such thing")
+            raise ValueError(f"--{name} {value}: is for Atari only; leave it out for --env {config.env}")
 
 
 def _named(config: Config) -> str:

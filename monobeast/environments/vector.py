@@ -132,7 +132,7 @@ class VectorEnvironment:
         except gymnasium.error.DependencyNotInstalled as error:
             raise ValueError(f"the environment's pictures need a package: {error}") from error
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
-            raise ValueError(f"render: expected uint8 [height, width, 3], got {image.dtype} {list(image.shape)}")
+            raise ValueError(f"render: expected uint8 [height, width, 3], found {image.dtype} {list(image.shape)}")
         return image
 
     def require_savable(self, env_id: str) -> None:

@@ -35,7 +35,7 @@ def require_one_environment(runs: list[RecordedRun]) -> None:
         if run.config["env"] != first.config["env"]:
             raise ValueError(
                 f"run {run.folder} is of {run.config['env']}, run {first.folder} of {first.config['env']}: "
-                "their returns have no scale in common"
+                "their returns have no common scale; plot one environment at a time"
             )
 
 

@@ -49,7 +49,7 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     for name in _FIXED:
         if name in changes:
             before, now = changes[name]
-            raise ValueError(f"--{name} {now}: cannot change on --resume, the run began with {before}")
+            raise ValueError(f"--{name} {now}: cannot change on --resume; the run began with {before}")
     permission.require_named(saved, given)
     if values.get("exact_resume", saved.exact_resume):
         _refuse_inexact(changes)
@@ -78,5 +78,5 @@ def _refuse_inexact(changes: Changes) -> None:
         if name in changes:
             before, now = changes[name]
             now = "auto" if now is None else now
-            reason = f"cannot change with --exact_resume, the run began with {before}"
+            reason = f"cannot change with --exact_resume; the run began with {before}"
             raise ValueError(f"--{name} {now}: {reason}; --no_exact_resume goes on with fresh seeds")

@@ -29,7 +29,7 @@ def create(savedir: str, xpid: str) -> Path:
         folder.mkdir(parents=True)
     except FileExistsError:
         if folder.exists():
-            hint = "choose another name, or go on with it by --resume, if it has a checkpoint"
+            hint = "choose another name, or continue it with --resume if it has a checkpoint"
             raise ValueError(f"--xpid {xpid}: in use, {folder} exists; {hint}") from None
         raise ValueError(f"--savedir {savedir}: a file is in the way of {folder}") from None
     except OSError as error:

@@ -64,7 +64,7 @@ class SinkThread:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
             if self._thread.is_alive():
-                logger.warning("--%s: is not waited for, the last rows may be missing there", self._flag)
+                logger.warning("--%s: did not finish in time; its last rows may be missing", self._flag)
 
     def _run(self) -> None:
         try:
@@ -74,7 +74,7 @@ class SinkThread:
         except BaseException as error:  # SystemExit included: it is somebody else's code
             reason = (str(error).splitlines() or [""])[0]
             what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-            logger.error("--%s: %s; no row goes there any more, training goes on", self._flag, what)
+            logger.error("--%s: %s; no more rows go there; training goes on", self._flag, what)
 
 
 class Sinks:

@@ -92,7 +92,7 @@ def _check_options(arrays: str | None, dtype: str, tolerance: float | None, skip
         raise ValueError(f"tolerance {tolerance}: must be a number from 0 to {LARGEST_TOLERANCE}")
     skipped = {skip} if isinstance(skip, str) else {*read_names("skip", skip)}
     if unknown := sorted(skipped - {*load_kinds()}):
-        raise ValueError(f"no kind {', '.join(unknown)}; there are {', '.join(load_kinds())}")
+        raise ValueError(f"skip {', '.join(unknown)}: must be of {', '.join(load_kinds())}")
     return skipped
 
 
