@@ -64,6 +64,9 @@ def choose(config: Config, spaces: Spaces, network: Network, makers: Makers) -> 
     """
     if config.num_actors == 0:
         return dataclasses.replace(config, **_without_actors(config)._asdict()), None
+    candidates = find_candidates(config, machine.count_cores())
+    if len(candidates) == 1:
+        return dataclasses.replace(config, **candidates[0]._asdict()), None
     sizes, source = _look_up_or_measure(config, spaces, network, makers)
     chosen = ", ".join(f"{name} {getattr(sizes, name)}" for name in AUTO if getattr(config, name) is None)
     return dataclasses.replace(config, **sizes._asdict()), f"auto: {chosen} ({source})"

@@ -64,9 +64,9 @@ def _check_value(
 class Config:
     """Settings of one run, checked when made.
 
-    Every field is a command-line flag of the same name. `None` means "chosen for the environment or the machine":
-    the training loop replaces it and records what it chose. What belongs to a preset is filled in as soon as the preset
-    is known: here where it is named.
+    Every field is a command-line flag of the same name. `None` in a field that is `Chosen` means "chosen for the
+    environment or the machine": `preparation.prepare` replaces it, and what it chose is recorded; elsewhere it means
+    "none". What belongs to a preset is filled in as soon as the preset is known: here where it is named.
 
     Raises:
         ValueError: a value out of its range, or two that do not fit each other; the message names the flag, the

@@ -83,6 +83,6 @@ def _first(value: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor]:
     flat = is_bad.flatten()  # the earliest step first
     index = flat.byte().argmax()
     num_columns = rollout.num_columns
-    column = index % num_columns
-    place = torch.stack([rollout.actor[0, column], rollout.env[0, column], index // num_columns])
-    return flat.any(), place
+    column = (index % num_columns).reshape(1)  # a tensor as an index into another would be waited for
+    who = [rollout.actor[0].index_select(0, column), rollout.env[0].index_select(0, column)]
+    return flat.any(), torch.cat([*who, (index // num_columns).reshape(1)])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentNetwork, Network
+from monobeast.networks import AgentNetwork, Network
 from monobeast.rollouts import Rollout
 from monobeast.vtrace import VTraceReturns
 
@@ -115,10 +115,9 @@ def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Mo
     hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
     if isinstance(network, AgentNetwork):
         hooks.append(network.policy.register_forward_pre_hook(lambda head, inputs: outputs.update({head: inputs[0]})))
-    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     try:
         with torch.no_grad():
-            return network(inputs, rollout.core_state).policy_params, outputs
+            return network(rollout.inputs, rollout.core_state).policy_params, outputs
     finally:
         for hook in hooks:
             hook.remove()

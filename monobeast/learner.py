@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from monobeast import corrections, faults, health, losses, trees, vtrace
+from monobeast import corrections, faults, health, losses, optimizers, trees, vtrace
 from monobeast.config import Config
-from monobeast.networks import AgentInput, AgentOutput, Network, find_normalizers
-from monobeast.optimizers import make_optimizer
+from monobeast.networks import AgentOutput, Network, find_normalizers
 from monobeast.reward_normalizer import RewardNormalizer
 from monobeast.rewards import shape_rewards
 from monobeast.rollouts import Rollout
@@ -43,8 +42,7 @@ def compute_loss(
         entropy_cost: In place of the one that the config starts with.
         reward_deviation: float []: by which rewards are divided; None where they are not.
     """
-    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
-    output = network(inputs, rollout.core_state)
+    output = network(rollout.inputs, rollout.core_state)
     distribution = network.distribution
     target_params = output.policy_params[:-1]  # x_0 .. x_{T-1}; x_T has no action
     values = output.baseline[:-1]
@@ -131,11 +129,12 @@ class Learner:
         self._config = config
         self._device = next(network.parameters()).device
         self._transfer = Transfer(self._device)
-        self._optimizer = make_optimizer(list(network.parameters()), config)
+        self._optimizer = optimizers.make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._reward_deviation: Tensor | None = None  # of the last update
         self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
         self._bad_in_a_row = torch.zeros_like(self._num_bad)
+        self._longest_row = torch.zeros_like(self._num_bad)  # of those since the last look
         self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
         self._quantities = faults.quantities()  # of the last batch
 
@@ -180,8 +179,10 @@ class Learner:
         """One optimizer step, or none where a number is not finite: weights and moments are then what they were.
 
         Returns:
-            Statistics of the update, 0-dim tensors. Nothing here waits for the device, but for the last batch's copy.
+            Statistics of the update, 0-dim tensors. On a GPU nothing here waits for this update, nor for the last one,
+            but for the one before and for the last batch's copy.
         """
+        self._transfer.wait()
         start = time.perf_counter()
         batch = self._transfer(batch)
         self.copying_s += time.perf_counter() - start
@@ -201,6 +202,7 @@ class Learner:
             self._reward_normalizer.take(seen, is_good)
         self._num_bad += ~is_good
         self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
+        self._longest_row = torch.maximum(self._longest_row, self._bad_in_a_row)
         self._fault = torch.where(is_good, self._fault, fault)
         self.num_updates += 1
         self.step += batch.num_steps
@@ -231,17 +233,18 @@ class Learner:
         self._optimizer.step()
         with torch.no_grad():
             for tensor, old in zip(state, before, strict=True):
-                tensor.copy_(torch.where(is_good.to(tensor.device), tensor, old))
+                tensor.copy_(torch.where(is_good, tensor, old))
 
     def _moments(self) -> list[Tensor]:
         """Every tensor of the optimizer's state, its counts of steps included."""
         return [value for state in self._optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
 
     def pop_fault(self) -> tuple[faults.Fault | None, int]:
-        """The last fault since the last call, and how many updates in a row have one by now. Waits for the device."""
-        fault = faults.describe(self._fault, self._quantities)
+        """The last fault since the last call, and how many updates in a row had one at most. Waits for the device."""
+        fault, longest_row = faults.describe(self._fault, self._quantities), int(self._longest_row)
         self._fault = torch.full_like(self._fault, -1)
-        return fault, self.num_bad_in_a_row
+        self._longest_row = self._bad_in_a_row
+        return fault, longest_row
 
     def measure_features(self, batch: Rollout) -> dict[str, float | None]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
@@ -261,7 +264,7 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from a state that `state_dict` gave."""
         self.network.load_state_dict(state["network"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        optimizers.load(self._optimizer, state["optimizer"])
         self.step, self.num_updates = state["step"], state["num_updates"]
         self._num_bad.fill_(state["num_bad_updates"])
         if self._reward_normalizer:

@@ -109,5 +109,4 @@ def _quiet() -> Iterator[None]:
 def _make_inputs(spaces: Spaces) -> AgentInput:
     """Tensors of the right types and shapes, all zero."""
     rollout = allocate(1, _NUM_COLUMNS, spaces.observation, spaces.action)
-    known = rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward
-    return AgentInput(*trees.map_leaves(lambda tensor: tensor[:1].zero_(), known))
+    return AgentInput(*trees.map_leaves(lambda tensor: tensor[:1].zero_(), rollout.inputs))

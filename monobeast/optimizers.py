@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from monobeast.config import Config
@@ -16,10 +17,11 @@ def make_optimizer(parameters: list[nn.Parameter], config: Config) -> Optimizer:
 
 
 def _make_adam(parameters: list[nn.Parameter], config: Config) -> Optimizer:
-    optimizer = _uncompiled(torch.optim.Adam)(parameters, lr=config.learning_rate, eps=config.epsilon)
+    make, on_device = _uncompiled(torch.optim.Adam), _counts_on_device(parameters)
+    optimizer = make(parameters, lr=config.learning_rate, eps=config.epsilon, capturable=on_device)
     for parameter in parameters:
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[parameter] = {"step": torch.zeros(()), **moments}  # as torch would make it at the first step
+        optimizer.state[parameter] = {"step": _zero(parameter), **moments}  # as torch would make it at the first step
     return optimizer
 
 
@@ -30,14 +32,33 @@ def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> Optimizer:
     before they are used. From 1, where TensorFlow (and so the paper) starts, the steps begin small and grow while the
     average falls to the size of the gradients.
     """
-    rate, alpha, momentum, epsilon = config.learning_rate, config.alpha, config.momentum, config.epsilon
-    optimizer = _uncompiled(torch.optim.RMSprop)(parameters, lr=rate, alpha=alpha, momentum=momentum, eps=epsilon)
+    make, on_device = _uncompiled(torch.optim.RMSprop), _counts_on_device(parameters)
+    rates = {"lr": config.learning_rate, "alpha": config.alpha, "momentum": config.momentum, "eps": config.epsilon}
+    optimizer = make(parameters, **rates, capturable=on_device)
     for parameter in parameters:
-        state = {"step": torch.zeros(()), "square_avg": torch.full_like(parameter, config.rmsprop_start)}
-        if momentum > 0:
+        state = {"step": _zero(parameter), "square_avg": torch.full_like(parameter, config.rmsprop_start)}
+        if config.momentum > 0:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         optimizer.state[parameter] = state  # as torch would make it at the first step
     return optimizer
+
+
+def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Goes on from a state that may be of another device."""
+    groups = [
+        saved | {"capturable": present["capturable"]}
+        for saved, present in zip(state["param_groups"], optimizer.param_groups, strict=True)
+    ]
+    optimizer.load_state_dict(state | {"param_groups": groups})
+
+
+def _counts_on_device(parameters: list[nn.Parameter]) -> bool:
+    """Whether counts of steps lie beside the parameters: on a GPU, which else would be waited for to undo a step."""
+    return parameters[0].device.type != "cpu"
+
+
+def _zero(parameter: nn.Parameter) -> Tensor:
+    return torch.zeros((), device=parameter.device)
 
 
 def _uncompiled(kind: type[Optimizer]) -> Callable[..., Optimizer]:

@@ -196,7 +196,7 @@ class WatchedProcess:
         self.join(timeout_s=None)
 
     def ask_for_stacks(self) -> None:
-        """Lets the process write the stacks of its threads, if it has called `write_stacks_when_asked`."""
+        """Lets the process write the stacks of its threads; one that never called `write_stacks_when_asked` ends."""
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)

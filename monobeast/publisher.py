@@ -16,12 +16,13 @@ class StreamedWeights:
     """Publishes from a GPU without waiting for it: the device copies each version, and announces it, by itself.
 
     Args:
-        shared: Where to; its memory is pinned as long as this lives.
+        shared: Where to, with no readers yet; its memory is pinned as long as this lives.
         device: A CUDA device.
     """
 
     def __init__(self, shared: SharedWeights, device: torch.device) -> None:
         self._shared, self._device = shared, device
+        shared.is_checked = True
         self._version = shared.version  # the last that the device was told of, ahead of what is announced
         self._stream = torch.cuda.Stream(device)
         for tensor in shared.tensors:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from monobeast import trees
 from monobeast.distributions import for_space
+from monobeast.networks import AgentInput
 from monobeast.trees import Tree
 
 
@@ -45,6 +46,11 @@ class Rollout(NamedTuple):
     def num_steps(self) -> int:
         """Number of steps T * B."""
         return self.reward.numel()
+
+    @property
+    def inputs(self) -> AgentInput:
+        """What the agent knew at x_0 .. x_T."""
+        return AgentInput(self.observation, self.is_first, self.last_action, self.last_reward)
 
     @property
     def is_reset(self) -> Tensor:

@@ -201,9 +201,7 @@ class Session:
 
     def _look_for_fault(self, batch: Rollout) -> None:
         """Says which number was not finite; ends the run, keeping the batch, where that does not stop."""
-        fault, num_in_a_row = self.learner.pop_fault()
-        if fault is not None:
-            logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
+        num_in_a_row = self._warn_of_fault()
         if num_in_a_row >= self.config.max_bad_updates:
             path = bad_batch.save(self.folder, self.config, self.learner, batch)
             command = f"python -m monobeast replay-update {path}{permission.flags(self.config)}"
@@ -212,6 +210,13 @@ class Session:
                 f"{num_in_a_row} updates in a row had numbers that are not finite ({limit}).\n"
                 f"The last batch is kept; to find the cause: {command}"
             )
+
+    def _warn_of_fault(self) -> int:
+        """Says which number was not finite, if any; returns how many updates in a row had one since the last call."""
+        fault, num_in_a_row = self.learner.pop_fault()
+        if fault is not None:
+            logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
+        return num_in_a_row
 
     def _get_batch(self) -> Rollout | None:
         if isinstance(self.actors, ActorPool):
@@ -225,6 +230,7 @@ class Session:
             self.timeline.write()
         if self.learner.num_updates == 0:
             return state
+        self._warn_of_fault()  # of a GPU since the last row
         try:
             if self.log.last_step < self.learner.step:
                 self._write_row()

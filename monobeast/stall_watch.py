@@ -11,6 +11,7 @@ from typing import Self
 
 # The kernel-level watch ends a learner that does not even get to `check`; it leaves time for the better report.
 _GRACE_S = 10.0
+_LONGEST_REPORT_S = 120.0  # each of hundreds of actors has a moment for its stacks
 _REARM_S = 1.0
 
 
@@ -67,6 +68,7 @@ class StallWatch:
     def check(self, describe_actors: Callable[[], str]) -> None:
         """Raises `Stalled` if it has been too long, after the stacks of learner and actors were written."""
         if time.monotonic() - self._last_update > self._timeout_s:
+            faulthandler.dump_traceback_later(_LONGEST_REPORT_S, exit=True, file=self._file)
             print("the learner, then the actors:", file=self._file, flush=True)
             faulthandler.dump_traceback(file=self._file, all_threads=True)
             where = describe_actors()

@@ -1,5 +1,7 @@
 """Trains an agent from beginning to end: prepares, opens the run's files, lets a session run, records how it ended."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,8 +64,10 @@ def run(prepared: Run) -> Result:
     config = prepared.config
     if prepared.saved and prepared.saved["learner"]["step"] >= config.total_steps:
         return _already_complete(config, prepared.saved)
-    threads_before = torch.get_num_threads()
-    with StopSignals() as stop:  # first: from here on there are files and processes to clear up
+    with (
+        _threads_restored(),
+        StopSignals() as stop,  # from here on there are files and processes to clear up
+    ):
         make_folder = run_folder.find if config.resume else run_folder.create
         folder = make_folder(config.savedir, config.xpid)
         with (
@@ -77,8 +81,9 @@ def run(prepared: Run) -> Result:
             logger.info("%s", _describe_preset(config))
             if prepared.auto:
                 logger.info("%s", prepared.auto)
-            session = Session(prepared, folder, log, stop, sinks)
-            state = session.train()
+            with _failure_recorded(metadata):
+                session = Session(prepared, folder, log, stop, sinks)
+                state = session.train()
             step, mean_return = session.learner.step, log.mean_return
             if state == "stopped" and step == 0:
                 logger.info("stopped before the first update; nothing is kept")
@@ -92,8 +97,28 @@ def run(prepared: Run) -> Result:
                 except OSError as error:  # a full disk, say
                     logger.error("meta.json could not be written: %s", error)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
-    torch.set_num_threads(threads_before)
     return Result(folder, state, step, mean_return, stop.received)
+
+
+@contextmanager
+def _threads_restored() -> Iterator[None]:
+    """Gives the caller back torch's threads, of which a run has as many as its learner."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _failure_recorded(metadata: Metadata) -> Iterator[None]:
+    """Keeps in meta.json what ends the run without a way to end it well: memory that is not there, say."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            metadata.finish("failed", reason=f"{type(error).__name__}: {error}")
+        raise
 
 
 def _already_complete(config: Config, saved: dict[str, Any]) -> Result:

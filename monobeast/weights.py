@@ -18,8 +18,9 @@ from monobeast.networks import find_normalizers
 
 NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
-# x86 keeps stores in order: a version that is announced is there. Others may not, so there the content must agree too.
-_NEEDS_CHECKSUM = platform.machine().lower() not in ("x86_64", "amd64")
+# x86 keeps its stores in order: a version that is announced is there. Others may not, a GPU that writes among them, so
+# there the content must agree too.
+_KEEPS_ORDER = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def weights_of(network: nn.Module) -> list[Tensor]:
@@ -58,6 +59,7 @@ class SharedWeights:
 
     def __init__(self, weights: Iterable[Tensor], version: int = 0) -> None:
         vector = flatten(weights)
+        self.is_checked = not _KEEPS_ORDER  # whether readers compare checksums; to be set before there are any
         self._generations = torch.zeros(NUM_GENERATIONS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
         self._checksums = torch.full((NUM_GENERATIONS,), int(_checksum(vector))).share_memory_()
@@ -84,7 +86,7 @@ class SharedWeights:
         """
         generation = version % NUM_GENERATIONS
         self._generations[generation].copy_(vector, non_blocking=True)
-        if _NEEDS_CHECKSUM:
+        if self.is_checked:
             self._checksums[generation].copy_(_checksum(vector), non_blocking=True)
         number = torch.full((1,), version, dtype=torch.int64, device=vector.device)
         self._published.copy_(number, non_blocking=True)  # announced last
@@ -97,7 +99,7 @@ class SharedWeights:
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
             if self.version > version + NUM_GENERATIONS - 2:
                 continue
-            if not _NEEDS_CHECKSUM or _checksum(target) == self._checksums[version % NUM_GENERATIONS]:
+            if not self.is_checked or _checksum(target) == self._checksums[version % NUM_GENERATIONS]:
                 return version
         return None
 

@@ -29,8 +29,8 @@ def _row(*cells: Any) -> str:
 
 def _presets() -> list[str]:
     lines = [_row("flag", *(f"`{name}`" for name in PRESETS)), _row(*["---"] * (len(PRESETS) + 1))]
-    for name in PRESETS["atari"]:
-        lines.append(_row(f"`--{name}`", *(preset[name] for preset in PRESETS.values())))
+    for name in dict.fromkeys(itertools.chain.from_iterable(PRESETS.values())):
+        lines.append(_row(f"`--{name}`", *(preset.get(name) for preset in PRESETS.values())))
     return lines
 
 

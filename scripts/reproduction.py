@@ -28,7 +28,8 @@ def train(variant: ladder.Variant, seed: int, savedir: Path, xpid: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     try:
-        return process.wait()
+        exit_code = process.wait()
+        return exit_code if exit_code >= 0 else 128 - exit_code  # killed by a signal: as a shell says it
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

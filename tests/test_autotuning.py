@@ -222,6 +222,14 @@ def test_what_is_given_is_not_measured(measured, folder):
     assert run.auto is None and not measured and not folder.exists()
 
 
+def test_where_one_size_alone_may_be_chosen_nothing_is_measured(measured, monkeypatch):
+    monkeypatch.setattr(autotuning, "find_candidates", lambda config, cores: [Sizes(2, 8, 1)])
+
+    run = prepare()
+
+    assert (run.config.num_actors, run.config.envs_per_actor, run.auto, list(measured)) == (2, 8, None, [])
+
+
 def test_without_actors_nothing_is_measured_since_such_runs_are_to_be_repeatable(measured, folder):
     run = prepare(num_actors=0)
 

@@ -27,7 +27,7 @@ from monobeast.config import Config
         ({"xpid": ".."}, "--xpid '..': must be a folder's name"),
         ({"xpid": "latest"}, "--xpid latest: is the link to the newest run"),
         ({"device": "tpu"}, "--device tpu: must be cpu, cuda or cuda:N"),
-        ({"force_lag": 2, "exact_resume": True}, "--force_lag 2 --exact_resume: exclude each other, since weights that are held back"),
+        ({"force_lag": 2, "exact_resume": True}, "--force_lag 2 --exact_resume: exclude each other, since weights"),
         ({"device": "cuda", "disable_cuda": True}, "--device cuda --disable_cuda: exclude each other"),
         ({"env_kwargs": "{"}, "--env_kwargs {: must be a JSON object"),
         ({"env_kwargs": "[1]"}, r"--env_kwargs \[1\]: must be a JSON object"),

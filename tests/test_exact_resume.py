@@ -262,7 +262,7 @@ def folder_of_runs(tmp_path_factory):
     ("xpid", "flags", "message"),
     [
         ("other", ["--exact_resume"], "--exact_resume: the checkpoint of other was made without it and holds no state"),
-        ("exact", ["--envs_per_actor", "4"], "--envs_per_actor 4: cannot change with --exact_resume, the run"),
+        ("exact", ["--envs_per_actor", "4"], "--envs_per_actor 4: cannot change with --exact_resume; the run"),
         ("exact", ["--batch_size", "4"], "--batch_size 4: cannot change"),
         ("exact", ["--unroll_length", "4"], "--unroll_length 4: cannot change"),
         ("exact", ["--env_kwargs", '{"a": 1}'], '--env_kwargs {"a": 1}: cannot change'),

@@ -116,9 +116,21 @@ def test_a_good_update_after_a_bad_one_is_that_of_a_run_without_it(monkeypatch, 
         learner.update(make_batch())
 
     torch.testing.assert_close(first.network.state_dict(), second.network.state_dict(), rtol=0, atol=1e-12)
-    assert first.pop_fault() == (faults.Fault("reward", 4, 6, 0), 0)
+    assert first.pop_fault() == (faults.Fault("reward", 4, 6, 0), 1)
     assert first.pop_fault() == (None, 0)
     assert not torch.equal(first.network.policy.bias, make_learner().network.policy.bias)
+
+
+def test_a_row_of_faults_that_ended_between_two_looks_is_told_and_one_that_goes_on_is_told_in_full():
+    learner, bad = make_learner(total_steps=10**12), make_batch()
+    bad.reward[0, 0] = NAN
+    for batch in (bad, bad, make_batch(), bad):
+        learner.update(batch)
+
+    assert learner.pop_fault()[1] == 2
+    learner.update(bad)
+    learner.update(bad)
+    assert learner.pop_fault()[1] == 3 == learner.num_bad_in_a_row
 
 
 def test_a_bad_update_counts_in_no_average():
@@ -262,7 +274,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(tmp_path, monkeypatch, ca
 
     log = (result.folder / "out.log").read_text()
     assert result.state == "complete" and checkpoint.load(result.folder)["learner"]["step"] == 400
-    assert log.count("no checkpoint could be saved, the previous one is kept, the next interval tries again: [Errno 28]") == 1
+    assert log.count("no checkpoint could be saved, the previous one is kept") == log.count("[Errno 28]") == 1
 
 
 def test_a_last_checkpoint_that_cannot_be_saved_fails_the_run(tmp_path, monkeypatch):

@@ -104,6 +104,14 @@ def test_a_rung_is_reached_where_every_run_is(tmp_path, monkeypatch, exit_codes,
     assert reproduction.reproduce("stub", None, tmp_path, keep=False) == expected
 
 
+def test_a_run_that_is_killed_is_no_success(tmp_path, monkeypatch):
+    command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, env: start(command, env=env))
+
+    assert reproduction.reproduce("catch", (1,), tmp_path, keep=False) == 128 + 9
+
+
 def test_a_record_holds_no_path_and_compresses_what_is_large(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "RESULTS", tmp_path / "results")
     folder = make_run(tmp_path / "secret" / "run", [float(i) for i in range(60_000)])

@@ -102,6 +102,22 @@ def test_a_disk_that_is_full_at_the_end_is_said_and_leaves_no_half_written_file(
     assert not list(result.folder.glob("*.partial"))
 
 
+def test_a_run_that_cannot_begin_is_on_record_as_failed_and_leaves_the_caller_as_it_was(tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+
+    def refuse(*_):
+        torch.set_num_threads(threads + 1)
+        raise MemoryError("no shared memory")
+
+    monkeypatch.setattr(session.Session, "__init__", refuse)
+    with pytest.raises(MemoryError, match="no shared memory"):
+        monobeast.train(monobeast.Config(**CATCH, savedir=str(tmp_path), xpid="run"))
+
+    meta = meta_of(tmp_path / "run")
+    assert (meta["state"], meta["reason"]) == ("failed", "MemoryError: no shared memory")
+    assert torch.get_num_threads() == threads
+
+
 def test_a_run_works_in_a_thread(tmp_path):
     results = []
     config = Config(**{**CATCH, "num_actors": 1}, savedir=str(tmp_path))

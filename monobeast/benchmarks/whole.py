@@ -1,5 +1,6 @@
 """A run as `monobeast train` makes it, in a process of its own, watched from outside: steps a second and memory."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -117,11 +118,11 @@ def _training(settings: dict[str, Any], output: Path) -> Iterator[subprocess.Pop
     finally:
         process.terminate()
         try:
-            process.wait(_LEAVE_S)
-        except BaseException:  # a second Ctrl-C as well
-            process.kill()  # its actors die with it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LEAVE_S)
+        finally:  # after a second Ctrl-C as well
+            process.kill()  # its actors die with it; nothing where it has ended
             process.wait()
-            raise
 
 
 def _explain(output: Path) -> str:

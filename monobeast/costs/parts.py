@@ -21,6 +21,7 @@ from monobeast.makers import Makers
 from monobeast.networks import AgentInput, Network
 from monobeast.optimizers import make_optimizer
 from monobeast.policy import LocalPolicy
+from monobeast.publisher import make_publisher
 from monobeast.rollouts import Rollout, allocate
 from monobeast.weights import SharedWeights, weights_of
 
@@ -67,7 +68,7 @@ def measure(subject: Subject, seconds: float) -> Parts:
         parts = _measure_actor(subject, seconds, environment, policy, slot)
         parts.append(_measure_taking(subject, seconds, weights, policy))
     with _threads(config.num_learner_threads):
-        parts += _measure_learner(subject, seconds, slot, weights)
+        parts += _measure_learner(subject, seconds, slot)
         pieces, update = _measure_pieces(subject, seconds, batch), _measure_update(subject, seconds, batch)
     left = update.seconds_per_step - sum(piece.seconds_per_step for piece in pieces)
     return Parts([*parts, *pieces, Part("losses, checks, statistics", max(0.0, left), update.place)], update)
@@ -95,12 +96,9 @@ def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[fl
         batch: Of `measure_actor`.
     """
     allocator.keep_freed_memory()
-    newest = weights_of(subject.network)
-    weights = SharedWeights(newest)
     with _threads(subject.config.num_learner_threads):
         update = _measure_update(subject, seconds, batch).seconds_per_step
-    publishing = Stopwatch(subject.config.device, seconds).median(lambda _: weights.publish(newest))
-    return update, publishing / batch.num_steps
+    return update, _measure_publishing(subject, seconds) / batch.num_steps
 
 
 class Stopwatch:
@@ -113,7 +111,7 @@ class Stopwatch:
 
     def __init__(self, device: str, seconds: float) -> None:
         self._seconds = seconds
-        self._synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
+        self._synchronize = (lambda: torch.cuda.synchronize(device)) if device != "cpu" else lambda: None
 
     def time(self, call: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> list[float]:
         """Seconds of each call of `call(prepare())`, without those of `prepare` and of the first few calls."""
@@ -174,8 +172,7 @@ def _measure_actor(
     stopwatch, num_envs = Stopwatch("cpu", seconds), subject.config.envs_per_actor
     actions = batch_space(subject.spaces.action, num_envs)
     actions.seed(0)
-    known = slot.observation, slot.is_first, slot.last_action, slot.last_reward
-    inputs = AgentInput(*trees.map_leaves(lambda tensor: tensor[:1], known))
+    inputs = AgentInput(*trees.map_leaves(lambda tensor: tensor[:1], slot.inputs))
     times = stopwatch.time(environment.step, actions.sample)
     act = stopwatch.median(lambda _: policy.act(inputs, slot.core_state))
     return [
@@ -192,9 +189,8 @@ def _measure_taking(subject: Subject, seconds: float, weights: SharedWeights, po
     return Part("taking weights", take / (config.unroll_length * config.envs_per_actor), "actors")
 
 
-def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: SharedWeights) -> list[Part]:
+def _measure_learner(subject: Subject, seconds: float, slot: Rollout) -> list[Part]:
     """What the learner's process does around an update."""
-    stopwatch, newest = Stopwatch(subject.config.device, seconds), weights_of(subject.network)
     staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1))
 
     def assemble() -> None:
@@ -202,13 +198,20 @@ def _measure_learner(subject: Subject, seconds: float, slot: Rollout, weights: S
         while staging.pop() is not None:
             pass
 
-    assembly = stopwatch.median(lambda _: assemble())
-    publishing = stopwatch.median(lambda _: weights.publish(newest))
+    assembly = Stopwatch("cpu", seconds).median(lambda _: assemble())
+    publishing = _measure_publishing(subject, seconds)
     samples = subject.config.batch_size * subject.config.unroll_length
     return [
         Part("batch assembly", assembly / slot.num_steps, "learner"),
         Part("publishing weights", publishing / samples, "learner"),
     ]
+
+
+def _measure_publishing(subject: Subject, seconds: float) -> float:
+    """Seconds of the learner's core for one version; a GPU that copies by itself is not waited for."""
+    newest = weights_of(subject.network)
+    publisher = make_publisher(SharedWeights(newest), subject.config)
+    return Stopwatch("cpu", seconds).median(lambda _: publisher.publish(newest))
 
 
 def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Part]:
@@ -224,8 +227,7 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
         return batch.map(lambda tensor: tensor.to(device))
 
     there = transfer(None)
-    inputs = AgentInput(there.observation, there.is_first, there.last_action, there.last_reward)
-    output = network(inputs, there.core_state)
+    output = network(there.inputs, there.core_state)
     params, baseline = output.policy_params[:-1].detach(), output.baseline.detach()
     log_prob = network.distribution.log_prob
 
@@ -244,7 +246,7 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
     times = {
         # On the CPU the batch is where it is needed.
         "transfer": 0.0 if device == "cpu" else stopwatch.median(transfer),
-        "forward": stopwatch.median(lambda _: network(inputs, there.core_state)),
+        "forward": stopwatch.median(lambda _: network(there.inputs, there.core_state)),
         "V-trace": stopwatch.median(correct),
         "backward": stopwatch.median(lambda loss: loss.backward(), make_loss),
         "optimizer": stopwatch.median(step),

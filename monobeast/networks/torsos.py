@@ -170,8 +170,9 @@ def _to_vector(space: Space, observation: Tensor) -> Tensor:
     if isinstance(space, Discrete):
         flat = F.one_hot(flat.squeeze(1).long() - int(space.start), int(space.n))
     elif isinstance(space, MultiDiscrete):
-        start = torch.as_tensor(space.start.flatten(), device=flat.device)
-        flat = one_hot.encode(flat.long() - start, space.nvec.flatten().tolist())
+        if space.start.any():  # as hardly ever; a GPU would be waited for
+            flat = flat - torch.as_tensor(space.start.flatten(), device=flat.device)
+        flat = one_hot.encode(flat.long(), space.nvec.flatten().tolist())
     return _to_float(flat)
 
 

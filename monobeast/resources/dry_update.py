@@ -10,6 +10,7 @@ from monobeast.environments import Spaces
 from monobeast.learner import Learner
 from monobeast.networks import Network
 from monobeast.rollouts import allocate
+from monobeast.weights import flatten, weights_of
 
 
 def measure_peak(config: Config, spaces: Spaces, network: Network) -> int | None:
@@ -47,7 +48,12 @@ def _update(config: Config, spaces: Spaces, network: Network) -> None:
     learner = Learner(copy.deepcopy(network).to(config.device), config)
     core_state = network.initial_state(1)
     batch = allocate(config.unroll_length, config.batch_size, spaces.observation, spaces.action, core_state)
-    learner.update(batch.map(Tensor.zero_))  # NaN or an action out of range would stop the GPU
+    batch.map(Tensor.zero_)  # NaN or an action out of range would stop the GPU
+    # What else a run has there: the next batch, and weights that are published, at once or late.
+    next_batch = batch.map(lambda tensor: tensor.to(config.device))
+    copies = [flatten(weights_of(learner.network)) for _ in range(1 + config.force_lag)]
+    learner.update(batch)
+    del next_batch, copies
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

@@ -14,7 +14,7 @@ from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
-from monobeast.networks import AgentInput, Network
+from monobeast.networks import Network
 from monobeast.rollouts import Rollout, allocate
 from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.user_code import is_call
@@ -94,7 +94,6 @@ def _count_kept_bytes(network: Network, spaces: Spaces, num_columns: int) -> int
     core_state = network.initial_state(num_columns)
     rollout = allocate(1, num_columns, spaces.observation, spaces.action, core_state)
     rollout = rollout.map(lambda tensor: tensor.zero_().to(device))
-    inputs = AgentInput(rollout.observation, rollout.is_first, rollout.last_action, rollout.last_reward)
     kept: dict[int, Tensor] = {}  # by address: views of one memory count once
 
     def keep(tensor: Tensor) -> Tensor:
@@ -102,7 +101,7 @@ def _count_kept_bytes(network: Network, spaces: Spaces, num_columns: int) -> int
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = network(inputs, core_state)  # kept alive: an address that is freed may be given out again
+        output = network(rollout.inputs, core_state)  # kept alive: an address that is freed may be given out again
     del output
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
@@ -172,7 +171,7 @@ def _learner_memory(config: Config, footprint: Footprint) -> int:
     columns = max(config.batch_size, config.envs_per_actor)
     staging = sum(rollout_bytes(footprint, config.unroll_length, columns).values())
     if config.device != "cpu":
-        return NUM_IN_FLIGHT * staging + (1 + config.force_lag) * footprint.parameters
+        return NUM_IN_FLIGHT * staging
     averages = 2 if config.optimizer == "adam" or config.momentum else 1
     activations = int(_BACKWARD * _activations(config, footprint))
     return staging + activations + (2 + averages + config.force_lag) * footprint.parameters

@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
 
 
 class EvaluationLog:
-    """Writes both files. A context manager.
+    """Writes both files.
 
     The best return so far is that in `best.pt`, which therefore stays the best over any number of starts.
 
