@@ -30,10 +30,12 @@ _MEANING = (
 )
 
 # Settings in which trials differ, and steps at which they are compared.
-_TRIED = "total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
+_TRIED = "use_lstm precision total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
 _TRIED += ["baseline_cost", "entropy_cost", "entropy_cost_end"]
-_BEFORE = {"optimizer": "rmsprop", "entropy_cost_end": "as at the start"}  # in runs that are older than the setting
-_SYMPTOMS = ("entropy", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
+# In runs that are older than the setting.
+_BEFORE = {"optimizer": "rmsprop", "entropy_cost_end": "as at the start", "precision": "float32"}
+_SYMPTOMS = ("entropy", "explained_variance", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
+_CAME_OF_THEM = ("pong-1", "pong-lstm-1")  # runs of the ladder
 _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 
@@ -158,9 +160,9 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
 
 
 def render_trials() -> str:
-    """One row a trial, and the run that came of them: settings, how its return went, what became of its features."""
+    """One row a trial, and the runs that came of them: settings, how its return went, what became of its features."""
     folders = sorted(path for path in (recorder.RESULTS / "trials").glob("*") if path.is_dir())
-    folders += [path for path in [recorder.RESULTS / "pong-1"] if path.is_dir()]
+    folders += [path for path in (recorder.RESULTS / name for name in _CAME_OF_THEM) if path.is_dir()]
     return "\n".join(["", *_table([_describe_trial(RecordedRun(folder)) for folder in folders]), "", ""])
 
 
