@@ -3,9 +3,9 @@
 With the parameters of a network go the statistics of its normalizers: what one version sees and what it makes of it
 belong together.
 
-A lock could be held by a dead process. Instead the flat weights lie in G generations, version v in generation v mod G:
-the learner writes a generation nobody should be reading, then announces its version. An actor that was too slow sees
-so by the announcement, and copies again.
+A lock could be held by a dead process. Instead the flat weights lie in G places, version v in place v mod G: the
+learner writes a place nobody should be reading, then announces its version. An actor that was too slow sees so by the
+announcement, and copies again.
 """
 
 import platform
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from monobeast.networks import find_normalizers
 
-NUM_GENERATIONS = 4  # a reader has the time of two updates for its copy
+NUM_PLACES = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
 # x86 keeps its stores in order: a version that is announced is there. Others may not, a GPU that writes among them, so
 # there the content must agree too.
@@ -60,10 +60,10 @@ class SharedWeights:
     def __init__(self, weights: Iterable[Tensor], version: int = 0) -> None:
         vector = flatten(weights)
         self.is_checked = not _KEEPS_ORDER  # whether readers compare checksums; to be set before there are any
-        self._generations = torch.zeros(NUM_GENERATIONS, vector.numel()).share_memory_()
+        self._places = torch.zeros(NUM_PLACES, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
-        self._checksums = torch.full((NUM_GENERATIONS,), int(_checksum(vector))).share_memory_()
-        self._generations[version % NUM_GENERATIONS].copy_(vector)
+        self._checksums = torch.full((NUM_PLACES,), int(_checksum(vector))).share_memory_()
+        self._places[version % NUM_PLACES].copy_(vector)
 
     @property
     def version(self) -> int:
@@ -73,7 +73,7 @@ class SharedWeights:
     @property
     def tensors(self) -> list[Tensor]:
         """The shared memory, all of it."""
-        return [self._generations, self._checksums, self._published]
+        return [self._places, self._checksums, self._published]
 
     def publish(self, weights: Iterable[Tensor]) -> None:
         """Makes these the next version. The learner alone calls this."""
@@ -84,10 +84,10 @@ class SharedWeights:
 
         Where this memory is pinned nobody waits for the GPU, which announces the version when it has written it.
         """
-        generation = version % NUM_GENERATIONS
-        self._generations[generation].copy_(vector, non_blocking=True)
+        place = version % NUM_PLACES
+        self._places[place].copy_(vector, non_blocking=True)
         if self.is_checked:
-            self._checksums[generation].copy_(_checksum(vector), non_blocking=True)
+            self._checksums[place].copy_(_checksum(vector), non_blocking=True)
         number = torch.full((1,), version, dtype=torch.int64, device=vector.device)
         self._published.copy_(number, non_blocking=True)  # announced last
 
@@ -95,11 +95,11 @@ class SharedWeights:
         """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
         for _ in range(_MAX_ATTEMPTS):
             version = self.version
-            target.copy_(self._generations[version % NUM_GENERATIONS])
+            target.copy_(self._places[version % NUM_PLACES])
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
-            if self.version > version + NUM_GENERATIONS - 2:
+            if self.version > version + NUM_PLACES - 2:
                 continue
-            if not self.is_checked or _checksum(target) == self._checksums[version % NUM_GENERATIONS]:
+            if not self.is_checked or _checksum(target) == self._checksums[version % NUM_PLACES]:
                 return version
         return None
 

@@ -4,6 +4,7 @@ A function of the mathematics, or a test, stands in the row of every equation th
 skipped, or may be, or is expected to fail, shows nothing: it does not stand there.
 """
 
+import argparse
 import ast
 import re
 from functools import cache
@@ -73,4 +74,5 @@ def render(page: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(render(PAGE.read_text()))

@@ -1,5 +1,6 @@
 """Writes the tables of docs/flags.md, presets and flags, from the code: `python scripts/flags.py`."""
 
+import argparse
 import dataclasses
 import itertools
 import re
@@ -54,4 +55,5 @@ def render(page: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(render(PAGE.read_text()))

@@ -1,15 +1,16 @@
 """What lag does to V-trace and to what the paper compares it with: `python scripts/lag.py`, half an hour on two cores.
 
 Trains on Catch and CartPole with weights that come 0, 4 and 64 updates late, each with every correction and three
-seeds; keeps a row a run in `results/lag/runs.csv`, and draws docs/lag.png. `scripts/results.py` writes the table.
+seeds; keeps a row a run in `results/lag/runs.csv`, and draws docs/lag.png. `scripts/results.py` writes the table. Runs
+that are there already, of the same commit and settings, are not made again.
 """
 
+import argparse
 import concurrent.futures
 import csv
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,28 +74,36 @@ def measure(task: str, correction: str, lag: int, seed: int, folder: Path) -> Ou
 
 
 def run_all() -> None:
-    """Makes every run, as many at once as there are cores, and keeps the outcomes."""
+    """Makes every run, as many at once as there are cores, and keeps each outcome as it comes."""
     wanted = list(itertools.product(SETTINGS, CORRECTIONS, LAGS, SEEDS))
-    with tempfile.TemporaryDirectory() as savedir:
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            under_way = {pool.submit(train, *one, Path(savedir)): one for one in wanted}
-            outcomes = []
-            for future in concurrent.futures.as_completed(under_way):
-                outcomes.append(measure(*under_way[future], future.result()))
-                print(f"{len(outcomes)} of {len(wanted)}: {outcomes[-1]}", flush=True)
-        meta = RecordedRun(future.result()).meta
-    keep(sorted(outcomes), {name: meta[name] for name in _KEPT})
+    with tempfile.TemporaryDirectory() as savedir, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        first = train(*wanted[0], Path(savedir))  # whose commit and machine are those of all
+        meta = {name: RecordedRun(first).meta[name] for name in _KEPT} | {"settings": SETTINGS}
+        outcomes = read() if _is_of(meta) else []
+        done = {one[:4] for one in outcomes}
+        under_way = {pool.submit(train, *one, Path(savedir)): one for one in wanted[1:] if one not in done}
+        if wanted[0] not in done:
+            outcomes.append(measure(*wanted[0], first))
+        for future in concurrent.futures.as_completed(under_way):
+            outcomes.append(measure(*under_way[future], future.result()))
+            keep(sorted(outcomes), meta)
+            print(f"{len(outcomes)} of {len(wanted)}: {outcomes[-1]}", flush=True)
+
+
+def _is_of(meta: dict[str, Any]) -> bool:
+    """Whether what is recorded was made by this commit, on this machine, with these settings."""
+    file = FOLDER / "meta.json"
+    return file.exists() and json.loads(file.read_text()) == json.loads(json.dumps(meta))
 
 
 def keep(outcomes: list[Outcome], meta: dict[str, Any]) -> None:
     """Writes `results/lag/`: the runs, and the machine, the commit and the settings that made them."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "runs.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Outcome._fields)
         writer.writerows([f"{value:.5g}" if isinstance(value, float) else value for value in one] for one in outcomes)
-    (FOLDER / "meta.json").write_text(json.dumps(meta | {"settings": SETTINGS}, indent=2) + "\n")
+    (FOLDER / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 
 
 def read() -> list[Outcome]:
@@ -154,5 +163,6 @@ def draw(outcomes: list[Outcome]) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     run_all()
     draw(read())

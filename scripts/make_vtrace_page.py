@@ -1,5 +1,6 @@
 """Writes the numbers of docs/vtrace.md and draws its plot: `python scripts/make_vtrace_page.py`; needs matplotlib."""
 
+import argparse
 import inspect
 import re
 import textwrap
@@ -293,5 +294,6 @@ def _table(head: list[str], rows: list[list[object]]) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(render(PAGE.read_text()))
     PLOT.write_text(fixed_point.render_svg())

@@ -5,6 +5,7 @@ scripts/vtrace_published_inputs.json, and known by a digest. All others are draw
 which is the same everywhere, and rounded to four places, so that a reader can follow them by hand.
 """
 
+import argparse
 import hashlib
 import json
 import math
@@ -214,4 +215,5 @@ def _to_text(value: Any, depth: int = 0) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     FILE.write_text(render())

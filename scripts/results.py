@@ -1,5 +1,6 @@
 """Writes what docs/results.md and README.md say of recorded runs, and the picture: `python scripts/results.py`."""
 
+import argparse
 import json
 import re
 import shlex
@@ -189,6 +190,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.path.append(str(ladder.TESTS))
     for page in PAGES:
         page.write_text(render(page.read_text()))
