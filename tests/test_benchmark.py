@@ -59,6 +59,7 @@ def test_costs_are_the_sums_of_parts_by_their_place():
         # A GPU and the learner's core work beside each other.
         (Costs(7e-4, 1e-5, 5e-5), 15, 8, 16, 1 / 5e-5, "GPU"),
         (Costs(7e-4, 5e-5, 1e-5), 15, 8, 16, 1 / 5e-5, "learner"),
+        (Costs(7e-4, 1e-5, 2e-5, 5e-5), 15, 8, 16, 1 / 5e-5, "copies"),
         (Costs(7e-4, 1e-5, 2e-5), 15, 1, 16, 15 / 7e-4, "actors"),
         (Costs(7e-4, 1e-5, 2e-5), 32, 8, 16, 16 / (7e-4 + 2e-5), "cores"),
     ],

@@ -108,8 +108,8 @@ def _case_to_plain(case: Case, wholes: list[Whole]) -> dict[str, Any]:
 
 def _where(case: Case, place: str) -> str:
     config = case.config
-    if place == "GPU":
-        return "GPU"
+    if place in ("GPU", "copies"):
+        return {"GPU": "GPU", "copies": "copies to the GPU"}[place]
     if config.num_actors == 0:
         return f"{_count(config.num_learner_threads, 'core')}, by turns"
     if place == "actors":

@@ -10,13 +10,14 @@ class Costs(NamedTuple):
     """Seconds of wall time that one agent step takes from each."""
 
     actor: float
-    learner: float  # of its own cores: all of an update on the CPU; assembling and publishing where a GPU updates
+    learner: float  # of its own cores: all of an update on the CPU; where a GPU updates, what goes on around it
     gpu: float
+    copies: float = 0.0  # to the GPU, beside its updates
 
     @classmethod
     def of(cls, parts: Iterable[Part]) -> "Costs":
         """Adds the parts up by their place."""
-        by_place = dict.fromkeys(("actors", "learner", "GPU"), 0.0)
+        by_place = dict.fromkeys(("actors", "learner", "GPU", "copies"), 0.0)
         for part in parts:
             by_place[part.place] += part.seconds_per_step
         return cls(*by_place.values())
@@ -25,7 +26,7 @@ class Costs(NamedTuple):
 class Bound(NamedTuple):
     """One limit."""
 
-    what: str  # "actors", "learner", "GPU" or "cores"
+    what: str  # "actors", "learner", "GPU", "copies" or "cores"
     steps_per_second: float
     formula: str  # with the numbers in it
 
@@ -34,8 +35,8 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
     """Every bound on steps a second; the least is the limit.
 
     An actor has a core at most, and so has each thread of the learner; together they have no more than there are. A
-    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile. A GPU updates while the
-    learner's core assembles the next batch.
+    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile. A GPU updates, and
+    batches are copied to it, while the learner's core assembles the next one.
 
     Args:
         costs: Of one step.
@@ -48,10 +49,11 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
         return [Bound("learner", 1 / whole, f"1 / {_ms(whole)}, all by turns in one process")]
     threads = num_learner_threads if costs.gpu == 0 else 1
     threads = min(threads, cores)
-    learner = max(costs.learner, costs.gpu)  # what keeps the learner's core busy
+    sides = {"learner": costs.learner, "GPU": costs.gpu, "copies": costs.copies}
+    slowest, learner = max(sides.items(), key=lambda side: side[1])  # for which the learner's core is kept busy
     bounds = [
         Bound("actors", num_actors / costs.actor, f"{num_actors} / {_ms(costs.actor)}"),
-        Bound("learner" if costs.learner >= costs.gpu else "GPU", 1 / learner, f"1 / {_ms(learner)}"),
+        Bound(slowest, 1 / learner, f"1 / {_ms(learner)}"),
         Bound(
             "cores",
             cores / (costs.actor + threads * learner),

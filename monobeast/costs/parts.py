@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
     name: str
     seconds_per_step: float  # of wall time, for one agent step of one environment
-    place: str  # who has the work: "actors", "learner" (its cores) or "GPU"
+    place: str  # who has the work: "actors", "learner" (its cores), "GPU", or "copies" to the GPU, beside its updates
 
 
 class Parts(NamedTuple):
@@ -70,8 +70,11 @@ def measure(subject: Subject, seconds: float) -> Parts:
     with _threads(config.num_learner_threads):
         parts += _measure_learner(subject, seconds, slot)
         pieces, update = _measure_pieces(subject, seconds, batch), _measure_update(subject, seconds, batch)
+        if config.device != "cpu":
+            parts.append(_measure_launch(subject, seconds, batch))
     left = update.seconds_per_step - sum(piece.seconds_per_step for piece in pieces)
-    return Parts([*parts, *pieces, Part("losses, checks, statistics", max(0.0, left), update.place)], update)
+    parts += [*pieces, Part("losses, checks, statistics", max(0.0, left), update.place)]
+    return Parts(parts, update)
 
 
 def measure_actor(subject: Subject, seconds: float) -> tuple[float, Rollout]:
@@ -107,10 +110,12 @@ class Stopwatch:
     Args:
         device: Where the calls compute.
         seconds: That the timed calls may take together; at least one is made.
+        until_done: False: a GPU that has nothing else to do is given its work, and not waited for.
     """
 
-    def __init__(self, device: str, seconds: float) -> None:
+    def __init__(self, device: str, seconds: float, until_done: bool = True) -> None:
         self._seconds = seconds
+        self._until_done = until_done
         self._synchronize = (lambda: torch.cuda.synchronize(device)) if device != "cpu" else lambda: None
 
     def time(self, call: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> list[float]:
@@ -124,7 +129,8 @@ class Stopwatch:
             self._synchronize()
             start = time.perf_counter()
             call(prepared)
-            self._synchronize()
+            if self._until_done:
+                self._synchronize()
             times.append(time.perf_counter() - start)
         return times
 
@@ -251,8 +257,15 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
         "backward": stopwatch.median(lambda loss: loss.backward(), make_loss),
         "optimizer": stopwatch.median(step),
     }
-    where = _place_of_update(config)
-    return [Part(name, time_of_batch / batch.num_steps, where) for name, time_of_batch in times.items()]
+    where = dict.fromkeys(times, _place_of_update(config)) | {"transfer": "learner" if device == "cpu" else "copies"}
+    return [Part(name, time_of_batch / batch.num_steps, where[name]) for name, time_of_batch in times.items()]
+
+
+def _measure_launch(subject: Subject, seconds: float, batch: Rollout) -> Part:
+    """What the learner's core does for an update of its GPU: it says what is to be done."""
+    learner = Learner(copy.deepcopy(subject.network), subject.config)
+    stopwatch = Stopwatch(subject.config.device, seconds, until_done=False)
+    return Part("launching an update", stopwatch.median(lambda _: learner.update(batch)) / batch.num_steps, "learner")
 
 
 def _measure_update(subject: Subject, seconds: float, batch: Rollout) -> Part:
