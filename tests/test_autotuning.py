@@ -88,7 +88,7 @@ def test_there_are_no_more_actors_than_slots():
 # What is chosen
 
 
-@given(st.builds(Costs, *3 * [st.floats(1e-6, 1e-2)]), st.integers(1, 20), st.integers(1, 4), st.integers(2, 20))
+@given(st.builds(Costs, *4 * [st.floats(1e-6, 1e-2)]), st.integers(1, 20), st.integers(1, 4), st.integers(2, 20))
 def test_less_is_expected_than_every_bound(costs, num_actors, threads, cores):
     speed = estimate(costs, Sizes(num_actors, 8, threads), cores)
 
