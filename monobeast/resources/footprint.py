@@ -33,7 +33,7 @@ _COPIES_OF_AN_ACTOR = 2  # of the weights: those in use, and those that are comi
 _BACKWARD = Fraction(5, 4)  # no float can hold every number that a flag can
 
 # Of `estimate`: what a run of that machine had beside what can be computed (smaps_rollup, Pss).
-_LEARNER_IMPORTS = 260_000_000  # its program, torch's compiler with them, which every optimizer imports
+_LEARNER_IMPORTS = 235_000_000  # its program
 _HELPERS = 25_000_000  # resource tracker and fork server
 _WHOLE_BACKWARD = 2  # as `_BACKWARD`, with what the allocator keeps between updates
 
