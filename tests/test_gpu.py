@@ -102,6 +102,26 @@ def test_batches_that_are_copied_beside_updates_arrive_whole(slot_columns, batch
     assert all(found.item() for found in sums)
 
 
+@pytest.mark.parametrize("settings", [{}, {"use_lstm": True}, {"optimizer": "adam"}], ids=str)
+def test_an_update_makes_no_call_that_waits_for_the_gpu(settings):
+    use_lstm = settings.pop("use_lstm", False)
+    network = make(IMAGE, "shallow", use_lstm, ACTIONS)
+    batch = random_batch(IMAGE, ACTIONS, network).map(lambda tensor: tensor.to("cuda"))
+    config = Config(preset="atari", reward_clipping="none", device="cuda", **settings)
+    subject = learner.Learner(network.to("cuda"), config)
+    subject.update(batch)  # the first one sets libraries up
+    torch.cuda.synchronize()
+
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            subject.update(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert subject.num_updates == 4 and subject.num_bad_updates == 0
+
+
 def _read(shared, size, last, results):
     """What an actor does, until it has the last version: any copy that mixes two, and how many it saw."""
     copy, seen, torn = torch.empty(size), set(), 0
