@@ -13,6 +13,8 @@ SAID = [
     ("pong-1", "kl", ["0.006", "0.001", "0.00001"]),
     ("pong-1", "feature_std", ["0.012", "0.074", "0.099"]),
     ("pong-1", "logits_std", ["0.04", "1.2", "1.7"]),
+    ("pong-bfloat16-1", "effective_sample_size", ["0.997", "0.996", "1.000"]),
+    ("pong-bfloat16-1", "kl", ["0.002", "0.002", "0.00002"]),
     ("trials/entropy-0.002", "feature_std", ["0.007", "0.009", "0.016"]),
     ("trials/entropy-0.002", "dead_units_1", ["0.41", "0.84", "0.84"]),
     ("lunarlander-1", "explained_variance", ["0.90", "0.94", "0.97"]),
@@ -35,3 +37,16 @@ def test_the_page_has_the_medians_of_first_middle_and_last_tenth(run, column, sa
         assert np.nanmedian(tenth) == pytest.approx(float(text), abs=0.5001 * last_digit)
     page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
     assert ", ".join(said) in page or " and ".join([", ".join(said[:-1]), said[-1]]) in page
+
+
+@pytest.mark.parametrize(
+    ("run", "at_1M", "at_the_end"),
+    [("pong-bfloat16-1", "16.6", "18.7"), ("pong-1", "5.6", "19.9"), ("pong-noframeskip-1", "12.5", "19.3")],
+)
+def test_the_page_has_the_returns_of_runs_that_it_compares(run, at_1M, at_the_end):
+    episodes = RecordedRun(ROOT / "results" / run).episodes
+
+    assert f"{episodes.returns[episodes.steps <= 1_000_000][-100:].mean():.1f}" == at_1M
+    assert f"{episodes.returns[-100:].mean():.1f}" == at_the_end
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+    assert "(16.6; 5.6 and 12.5) and behind them at 3M (18.7; 19.9 and 19.3)" in page
