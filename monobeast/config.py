@@ -75,7 +75,7 @@ class Config:
 
     # fmt: off
     env: str = _flag("ALE/Pong-v5", "run", "Gymnasium id; module:Id imports the module first")
-    preset: Chosen[str] = _flag(None, "run", "named set of defaults for the settings that are not given (default: atari for Atari, else classic)", choices=tuple(PRESETS))
+    preset: Chosen[str] = _flag(None, "run", "named set of defaults for the settings that are not given (default: for Atari atari, with --use_lstm atari_lstm; else classic)", choices=tuple(PRESETS))
     xpid: Chosen[str] = _flag(None, "run", "name of the run's folder in savedir (default: from the date and time)")
     resume: bool = _flag(False, "run", "continue the run named by --xpid from its checkpoint; settings that are given replace the run's own")
     exact_resume: bool = _flag(False, "run", "keep the state of environments and sampling in every checkpoint, so that --resume continues bit by bit as if the run had not been stopped; only with --num_actors 0, and not for Atari")

@@ -45,7 +45,7 @@ def test_tables_out_of_date_are_written_anew():
     written = flags.render("before\n" + "".join(blocks) + "after")
 
     assert written.startswith("before\n") and written.endswith("\nafter") and "stale" not in written
-    assert "| `--learning_rate` | 0.0007 | 0.001 | 0.0006 | 0.00048 |" in written
+    assert "| `--learning_rate` | 0.0007 | 0.0003 | 0.001 | 0.0006 | 0.00048 |" in written
     assert "| `--log_interval_s` | 5.0 | seconds between" in written
 
 

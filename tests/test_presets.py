@@ -33,6 +33,12 @@ def test_the_environment_chooses_where_no_preset_is_named(env, preset):
     assert environments.resolve(Config(env=env, preset="torchbeast")).preset == "torchbeast"
 
 
+def test_with_an_lstm_atari_games_have_a_preset_of_their_own():
+    assert environments.resolve(Config(env="ALE/Pong-v5", use_lstm=True)).preset == "atari_lstm"
+    assert environments.resolve(Config(env="ALE/Pong-v5", use_lstm=True, preset="atari")).preset == "atari"
+    assert environments.resolve(Config(env="CartPole-v1", use_lstm=True)).preset == "classic"
+
+
 def test_a_settings_check_holds_for_what_the_preset_brings():
     with pytest.raises(ValueError, match="--batch_size 8 --envs_per_actor 3: one must divide the other"):
         environments.resolve(Config(env="CartPole-v1", envs_per_actor=3))

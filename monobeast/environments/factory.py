@@ -43,7 +43,7 @@ def resolve(config: Config) -> Config:
         "sticky_actions": float(spec.kwargs.get("repeat_action_probability", 0.25)) if atari else 0.0,
         "full_action_space": bool(spec.kwargs.get("full_action_space", False)) if atari else False,
         "life_loss_terminal": atari,
-        "preset": "atari" if atari else "classic",
+        "preset": ("atari_lstm" if config.use_lstm else "atari") if atari else "classic",
     }
     changes = {name: value for name, value in chosen.items() if getattr(config, name) is None}
     if config.reward_clipping == "auto":
