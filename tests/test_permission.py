@@ -63,7 +63,7 @@ def test_no_command_runs_the_code_that_a_strangers_run_names(stranger, capfd, se
     assert "evil" not in sys.modules and not (stranger / "ran").exists()
     assert exit_code == 2 and errors.count("\n") == 1
     ((name, value),) = settings.items()
-    assert f"--{name} {value}: must be given, since what " in errors
+    assert f"--{name} {value}: must be given, since code that " in errors
 
 
 def test_nothing_is_imported_to_list_runs_or_to_draw_them(stranger, capfd):
@@ -84,7 +84,7 @@ CALLS = Config(env="mine:make(...)", network="mine:Net(...)", xpid="run")
 @pytest.mark.parametrize(
     ("saved", "given", "message"),
     [
-        (OWN, {}, "--env mine:Id-v0 --network mine:Net: must be given, since what the checkpoint names is not"),
+        (OWN, {}, "--env mine:Id-v0 --network mine:Net: must be given, since code that the checkpoint names is imported only"),
         (OWN, {"env": "mine:Id-v0"}, "--network mine:Net: must be given"),
         (OWN, {"env": "mine:Id-v0", "network": "auto"}, "--network mine:Net: must be given"),
         (OWN, {"env": "mine:Other-v0", "network": "mine:Net"}, "--env mine:Other-v0: the checkpoint is for mine:Id-v0"),
@@ -119,7 +119,7 @@ def test_what_the_user_named_takes_its_place(saved, given, expected):
 def test_going_on_needs_every_name_again():
     permission.require_named(Config(xpid="run"), set())
     permission.require_named(OWN, {"env", "network"})
-    with pytest.raises(ValueError, match="^--network mine:Net: must be given, since what the checkpoint of run names"):
+    with pytest.raises(ValueError, match="^--network mine:Net: must be given, since code that the checkpoint of run names"):
         permission.require_named(OWN, {"env"})
     with pytest.raises(ValueError, match=r"^make_environments= of monobeast.train, for mine:make\(...\): must be"):
         permission.require_named(CALLS, {"network"})

@@ -76,4 +76,4 @@ def _find_own(config: Config) -> dict[str, str]:
 def _refuse(missing: list[str], where: str) -> None:
     if missing:
         reason = f"code that {where} names is imported only if you name it too"
-        raise ValueError(f"{' '.join(missing)}: must be given again, since {reason}")
+        raise ValueError(f"{' '.join(missing)}: must be given, since {reason}")
