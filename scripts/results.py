@@ -40,6 +40,13 @@ _CAME_OF_THEM = ("pong-1", "pong-lstm-1")  # runs of the ladder
 _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 
+def write_pages() -> None:
+    """Makes the blocks of all pages anew, in place."""
+    sys.path.append(str(ladder.TESTS))
+    for page in PAGES:
+        page.write_text(render(page.read_text()))
+
+
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, made anew."""
     makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong, "lag": render_lag}
@@ -191,8 +198,6 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__).parse_args()
-    sys.path.append(str(ladder.TESTS))
-    for page in PAGES:
-        page.write_text(render(page.read_text()))
+    write_pages()
     if _recorded("pong"):
         draw_pong()
