@@ -1,8 +1,8 @@
 """What lag does to V-trace and to what the paper compares it with: `python scripts/lag.py`, half an hour on two cores.
 
 Trains on Catch and CartPole with weights that come 0, 4 and 64 updates late, each with every correction and three
-seeds; keeps a row a run in `results/lag/runs.csv`, draws docs/lag.png and writes the table of docs/results.md. Runs that
-are there already, of the same commit and settings, are not made again.
+seeds; keeps a row a run in `results/lag/runs.csv`, draws docs/lag.png and writes the table of docs/results.md. Runs
+that are there already, of the same commit and settings, are not made again.
 """
 
 import argparse
