@@ -35,7 +35,7 @@ _ALIKE = 0.98  # of the best: of settings that come as near, those with fewer pr
 # Beside the settings that are chosen and those of the loss, all that changes what a step costs.
 COSTLY = (
     *("env", "env_kwargs", "frame_skip", "noop_max", "full_action_space", "max_episode_frames"),
-    *("unroll_length", "batch_size", "num_buffers", "optimizer", "momentum"),
+    *("unroll_length", "batch_size", "num_buffers", "optimizer", "momentum", "compile"),
     *("network", "use_lstm", "precision", "memory_format", "normalize_observations", "normalize_rewards"),
 )
 

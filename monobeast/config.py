@@ -113,6 +113,7 @@ class Config:
     max_bad_updates: int = _flag(10, "learner", "the run fails after this many updates in a row with a number that is not finite; each of them is left out", low=1)
     force_lag: int = _flag(0, "learner", "updates by which weights reach the actors late, to show what lag does; with --num_actors 0 and a --batch_size of at least E, the lag is exactly this", low=0, high=100_000)
     num_learner_threads: Chosen[int] = _flag(None, "learner", "torch threads of the learner (default: auto)", low=1)
+    compile: bool = _flag(False, "learner", "let torch.compile make one program of the forward pass and the loss, in the first update, which then takes 3 to 30 seconds longer; a CPU needs a C++ compiler for it")
     device: Chosen[str] = _flag(None, "learner", "cpu, cuda or cuda:N (default: cuda where there is one)")
     disable_cuda: bool = _flag(False, "learner", "learn on the CPU even where there is a GPU")
 

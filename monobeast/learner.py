@@ -27,7 +27,7 @@ def compute_loss(
     network: Network,
     rollout: Rollout,
     config: Config,
-    entropy_cost: float | None = None,
+    entropy_cost: float | Tensor | None = None,
     reward_deviation: Tensor | None = None,
 ) -> LossResult:
     """The IMPALA loss of a batch: policy gradient, baseline and entropy (section 4.2), summed (appendix D.1).
@@ -39,7 +39,8 @@ def compute_loss(
         network: Its gradient is what the loss is for; its `distribution` is that of the actions.
         rollout: A batch on the network's device.
         config: Discount, clips and weights of the losses; `reward_clipping` resolved.
-        entropy_cost: In place of the one that the config starts with.
+        entropy_cost: In place of the one that the config starts with. As a tensor, [], it may change without this being
+            compiled again.
         reward_deviation: float []: by which rewards are divided; None where they are not.
     """
     output = network(rollout.inputs, rollout.core_state)
@@ -129,6 +130,7 @@ class Learner:
         self._config = config
         self._device = next(network.parameters()).device
         self._transfer = Transfer(self._device)
+        self._compute_loss = torch.compile(compute_loss, dynamic=False) if config.compile else compute_loss
         self._optimizer = optimizers.make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._reward_deviation: Tensor | None = None  # of the last update
@@ -189,7 +191,8 @@ class Learner:
         lags = self.num_updates - batch.policy_version
         if self._reward_normalizer:
             self._reward_deviation, seen = self._reward_normalizer.look(batch)
-        result = compute_loss(self.network, batch, self._config, self.entropy_cost, self._reward_deviation)
+        entropy_cost = torch.full((), self.entropy_cost, device=self._device)
+        result = self._compute_loss(self.network, batch, self._config, entropy_cost, self._reward_deviation)
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)

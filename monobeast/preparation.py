@@ -40,8 +40,9 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         makers: What makes environments and networks in the place of `env` and `network`.
 
     Raises:
-        ValueError: the environment or network cannot be made, there is no such device, a package that was asked for is
-            missing, or the machine is too small; no run to resume, or one that cannot go on with these settings.
+        ValueError: the environment or network cannot be made, there is no such device, a package or a compiler that
+            was asked for is missing, or the machine is too small; no run to resume, or one that cannot go on with these
+            settings.
         RuntimeError: actor processes could not import the main script.
     """
     config = makers.record(config)
@@ -62,6 +63,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.exact_resume:
         continuation.check(config, saved)
     config = _choose(config, spaces)
+    if config.compile:
+        require_compiler(config.device)
     network = _make_network(config, spaces, makers)
     if saved:
         _check_weights(network, saved, config)
@@ -72,6 +75,15 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         changes = resumption.settle(before, config, changes)
     requirements.check(config, spaces, network)
     return Run(config, spaces, network.to(config.device), saved, changes, makers, auto)
+
+
+def require_compiler(device: str) -> None:
+    """Raises ValueError unless PyTorch can compile a sum; what it calls for that differs by device and system."""
+    try:
+        torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.zeros(1, device=device))
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"--compile: PyTorch can compile nothing for {device} here: {reason}") from error
 
 
 def _make_network(config: Config, spaces: Spaces, makers: Makers) -> Network:

@@ -7,7 +7,6 @@ Unlike in TorchBeast, c has a threshold of its own and a lambda, shapes are chec
 the log probabilities carry no gradient either.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, SupportsFloat
 
@@ -289,13 +288,13 @@ def clip_rhos(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
 
 def check_floats(**tensors: Tensor) -> None:
     """Raises TypeError for what is no tensor, ValueError for a dtype or device that does not fit, by its name."""
-    devices = Counter(tensor.device for tensor in tensors.values() if isinstance(tensor, Tensor))
+    devices = [tensor.device for tensor in tensors.values() if isinstance(tensor, Tensor)]
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: expected a tensor, found a {type(tensor).__name__}")
         if not tensor.is_floating_point():
             raise ValueError(f"{name}: expected a dtype of floats, found {tensor.dtype}")
-        if tensor.device != (usual := devices.most_common(1)[0][0]):
+        if tensor.device != (usual := max(devices, key=devices.count)):
             raise ValueError(f"{name}: expected a tensor on {usual}, as the others, found one on {tensor.device}")
 
 
@@ -341,7 +340,8 @@ def _check_actions(name: str, policy_logits: Tensor, actions: Tensor) -> None:
 
 def _broadcast_shape(bootstrap_value: Tensor, over_time: dict[str, Tensor]) -> torch.Size:
     """The [T, B, ...] that all arguments broadcast to; raises ValueError by the name of one that differs from most."""
-    shape = Counter(tensor.shape for tensor in over_time.values()).most_common(1)[0][0]
+    shapes = [tensor.shape for tensor in over_time.values()]
+    shape = max(shapes, key=shapes.count)
     if len(shape) < 2 or shape[0] == 0:
         raise ValueError(f"{next(iter(over_time))}: expected shape [T, B, ...] with T at least 1, found {list(shape)}")
     for name, tensor in over_time.items():

@@ -170,7 +170,7 @@ ANOTHER = {
     **{"env": "CartPole-v1", "env_kwargs": '{"n": 2}', "frame_skip": 2, "noop_max": 1, "full_action_space": True},
     **{"max_episode_frames": 5, "unroll_length": 7, "batch_size": 7, "num_buffers": 7, "optimizer": "adam"},
     **{"momentum": 0.5, "network": "deep", "use_lstm": True, "precision": "bfloat16", "memory_format": "contiguous"},
-    **{"normalize_observations": True, "normalize_rewards": True},
+    **{"normalize_observations": True, "normalize_rewards": True, "compile": True},
     **{"num_actors": 7, "envs_per_actor": 7, "num_learner_threads": 7},
 }
 

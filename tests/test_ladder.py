@@ -28,7 +28,7 @@ UNPINNED = set("seed xpid savedir resume exact_resume max_seconds stall_timeout_
 UNPINNED |= set("checkpoint_interval_s disable_checkpoint actor_timeout_s max_actor_restarts start_method".split())
 UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video".split())
 UNPINNED |= set("save_episodes max_episode_steps best evaluate_every evaluate_episodes tensorboard wandb".split())
-UNPINNED |= {"force_lag"}  # for a study alone
+UNPINNED |= {"force_lag", "compile"}  # for a study alone; changes rounding alone
 ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
 
 

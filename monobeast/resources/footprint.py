@@ -34,6 +34,7 @@ _BACKWARD = Fraction(5, 4)  # no float can hold every number that a flag can
 
 # Of `estimate`: what a run of that machine had beside what can be computed (smaps_rollup, Pss).
 _LEARNER_IMPORTS = 235_000_000  # its program
+_COMPILER = 165_000_000  # PyTorch's
 _HELPERS = 25_000_000  # resource tracker and fork server
 _WHOLE_BACKWARD = 2  # as `_BACKWARD`, with what the allocator keeps between updates
 
@@ -157,7 +158,7 @@ def estimate(config: Config, footprint: Footprint) -> int | None:
     if config.device != "cpu":
         return None
     further_activations = int((_WHOLE_BACKWARD - _BACKWARD) * _activations(config, footprint))
-    helpers = _HELPERS if _num_helpers(config) else 0
+    helpers = (_HELPERS if _num_helpers(config) else 0) + (_COMPILER if config.compile else 0)
     return _LEARNER_IMPORTS + helpers + further_activations + sum(memory(config, footprint).values())
 
 
