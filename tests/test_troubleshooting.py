@@ -1,5 +1,6 @@
 """docs/troubleshooting.md says what the recorded runs showed."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,16 @@ def test_the_page_has_the_medians_of_first_middle_and_last_tenth(run, column, sa
         assert np.nanmedian(tenth) == pytest.approx(float(text), abs=0.5001 * last_digit)
     page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
     assert ", ".join(said) in page or " and ".join([", ".join(said[:-1]), said[-1]]) in page
+
+
+def test_the_page_has_the_last_returns_of_the_runs_that_it_names():
+    _, _, page = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## What healthy runs showed")
+    said = re.findall(r"`([\w-]+)`, (-?[\d.]+) at the end", page)
+
+    assert len(said) == page.count("at the end")
+    for run, text in said:
+        returns = RecordedRun(ROOT / "results" / run).episodes.returns
+        assert f"{returns[-100:].mean():.1f}" == text, run
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class ImageTorso(nn.Module):
         images = _to_float(_reorder(images, self.memory_format))  # a copy, to be changed in place
         # Unlike the paper and TorchBeast: less their mean. On a screen of nearly one color all weights of a filter have
         # nearly one gradient; a few steps along it turn the whole screen's response negative, and the filter is dead:
-        # on Pong 29 of 32 within 300,000 steps, none without the mean (docs/results.md).
+        # on Pong 21 to 31 of 32 from 126,000 steps on, none without the mean (docs/results.md).
         if self.less_mean:
             images -= images.mean((1, 2, 3), keepdim=True)
         return self.relu(self.fully_connected(self.convolutions(images).flatten(1)))
