@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from monobeast import one_hot
-from monobeast.losses import compute_entropies
 from monobeast.vtrace import widen
 
 # Of the Gaussian's log standard deviation, where a bounded action is 2 wide. Below, float32 has few digits left for
@@ -88,7 +87,8 @@ class Distribution:
 class Categorical(Distribution):
     """One of A actions: pi(a|x) = softmax(logits)_a. P is A; the parameters are logits. Actions are int64 [...].
 
-    A logit of minus infinity is an action that is not allowed: it adds nothing to the entropy nor to its gradient.
+    A logit of minus infinity adds nothing to the entropy nor to its gradient. A network that rules an action out must
+    give a finite logit all the same, -1e9 say: whatever else is not finite counts as a fault (`monobeast.faults`).
     """
 
     params_name = "policy_logits"
@@ -105,7 +105,10 @@ class Categorical(Distribution):
         return params.argmax(dim=-1)
 
     def entropy(self, params: Tensor) -> Tensor:
-        return compute_entropies(widen(params))
+        log_probs = widen(params).log_softmax(dim=-1)
+        probs = log_probs.exp()
+        # 0 log 0 = 0, also for autograd, which meets 0 * -inf = NaN otherwise.
+        return -(probs * log_probs.masked_fill(probs == 0, 0.0)).sum(dim=-1)
 
     def kl_divergence(self, params: Tensor, other_params: Tensor) -> Tensor:
         log_probs, others = (widen(each).log_softmax(dim=-1) for each in (params, other_params))

@@ -105,12 +105,14 @@ def measure_features(network: Network, rollout: Rollout) -> dict[str, float | No
         if network.lstm is None:
             features = features[..., : network.torso.num_features]  # without the last action and reward
         measured["feature_std"] = _spread(features[:-1][counts])
-    shares = [_share_dead(output, rollout.is_first.shape) for output in outputs.values()]
-    return measured | dict(zip(dead_units_columns(network), shares))  # a ReLU that was not called has none
+    for column, relu in zip(dead_units_columns(network), _relus(network), strict=True):
+        if relu in outputs:  # it was called
+            measured[column] = _share_dead(outputs[relu], rollout.is_first.shape)
+    return measured
 
 
 def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Module, Tensor]]:
-    """The policy's parameters, and what each ReLU gave, in the order of calls; under the policy's head, its input."""
+    """The policy's parameters, and what each ReLU that was called gave; under the policy's head, its input."""
     outputs: dict[nn.Module, Tensor] = {}
     hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
     if isinstance(network, AgentNetwork):

@@ -53,9 +53,9 @@ def compute_loss(
     log_rhos = compute_log_rhos(rollout, behavior_log_probs, target_log_probs.detach())
     known = log_rhos, target_log_probs.detach(), output.baseline.detach()
     returns = compute_returns(rollout, *known, config, reward_deviation)
-    pg_loss = losses.compute_policy_gradient_loss_from_log_probs(target_log_probs, returns.pg_advantages)
+    pg_loss = losses.compute_policy_gradient_loss(target_log_probs, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
-    raw_entropy_loss = losses.compute_entropy_loss_from_entropies(distribution.entropy(target_params), mask=counts)
+    raw_entropy_loss = losses.compute_entropy_loss(distribution.entropy(target_params), mask=counts)
     entropy_loss = (config.entropy_cost if entropy_cost is None else entropy_cost) * raw_entropy_loss
     total_loss = pg_loss + baseline_loss + entropy_loss
     statistics = {

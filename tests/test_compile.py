@@ -59,8 +59,8 @@ def test_compiled_updates_are_those_that_are_not_to_rounding_and_are_compiled_on
 
 
 def test_without_a_compiler_it_is_refused_before_anything_is_made(tmp_path):
-    sizes = "--num_actors 0 --batch_size 1 --num_learner_threads 1 --total_steps 20".split()
-    command = [sys.executable, "-m", "monobeast", "--env", "CartPole-v1", *sizes, "--compile", "--savedir", tmp_path / "runs"]
+    settings = "--env CartPole-v1 --num_actors 0 --batch_size 1 --num_learner_threads 1 --total_steps 20".split()
+    command = [sys.executable, "-m", "monobeast", *settings, "--compile", "--savedir", tmp_path / "runs"]
     nothing_found = {"CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
 
     result = subprocess.run(command, env=os.environ | nothing_found, capture_output=True, text=True)

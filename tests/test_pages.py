@@ -85,11 +85,18 @@ def test_flags_and_commands_that_a_page_names_exist(page):
     assert set(re.findall(r"python -m monobeast ([a-z][\w-]+)", text)) <= set(_COMMANDS)
 
 
+def anchors_of(page):
+    """What leads to the headings of a page, as code hosts name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids_of(PAGES))
 def test_what_a_page_links_to_is_there(page):
-    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-
-    assert all((page.parent / link).exists() for link in links)
+    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+        linked = page.parent / link if link else page
+        assert linked.exists(), link
+        assert not anchor or anchor in anchors_of(linked), f"{link}#{anchor}"
 
 
 @pytest.mark.parametrize("page", DOCS, ids=ids_of(DOCS))

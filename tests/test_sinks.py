@@ -239,7 +239,7 @@ def test_wandb_itself_keeps_a_run_offline_and_no_secret(tmp_path):
     for further in ([], ["--resume", "--total_steps=800"]):
         result = subprocess.run([*command, *further], env=environment, capture_output=True, text=True, check=True)
         assert "--wandb: offline, `wandb sync` in" in result.stdout
-        assert "no row goes there" not in result.stdout and result.stderr == ""
+        assert "no more rows go there" not in result.stdout and result.stderr == ""
 
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     run_id = (tmp_path / "run" / "wandb" / "run_id").read_text().strip()
