@@ -172,9 +172,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         for word in message.split():
             word = word.rstrip(":")
-            known = difflib.get_close_matches(word, self._option_string_actions, n=1)
+            flags = [flag.removeprefix("--") for flag in self._option_string_actions]  # dashes are like no others
+            known = difflib.get_close_matches(word.removeprefix("--"), flags, n=1)
             if word.startswith("--") and word not in self._option_string_actions and known:
-                message += f"; did you mean {known[0]}?"
+                message += f"; did you mean --{known[0]}?"
         self.exit(2, f"{self.prog}: error: {message} (--help lists the flags)\n")
 
 

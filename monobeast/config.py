@@ -170,7 +170,8 @@ class Config:
         if not self.env.strip():
             raise ValueError("--env '': must be a Gymnasium id")
         if self.xpid is not None and not re.fullmatch(r"(?=.{1,200}$)[\w.+-]*\w[\w.+-]*", self.xpid):
-            raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -, at most 200")
+            way_out = "; the folder that it is in goes to --savedir" if "/" in self.xpid else ""
+            raise ValueError(f"--xpid {self.xpid!r}: must be a folder's name of letters, digits and . _ + -, at most 200{way_out}")
         if self.xpid == "latest":
             raise ValueError("--xpid latest: is the link to the newest run; give that run's own name, which python -m monobeast ls lists, or another for a new run")
         if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):

@@ -69,6 +69,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if saved:
         _check_weights(network, saved, config)
         if saved["learner"]["step"] >= config.total_steps:
+            _require_more_steps(before, config, saved["learner"]["step"])
             return Run(config, spaces, network, saved, changes, makers)  # complete: nothing is left to be chosen for it
     config, auto = _choose_sizes(config, spaces, network, makers)
     if changes is not None:
@@ -84,6 +85,12 @@ def require_compiler(device: str) -> None:
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"--compile: PyTorch can compile nothing for {device} here: {reason}") from error
+
+
+def _require_more_steps(before: Config, config: Config, step: int) -> None:
+    """Raises ValueError where a run that was not complete would be so by a smaller `--total_steps` alone."""
+    if step < before.total_steps:
+        raise ValueError(f"--total_steps {config.total_steps}: must be more than {step}, the step that the run is at")
 
 
 def _make_network(config: Config, spaces: Spaces, makers: Makers) -> Network:

@@ -1,5 +1,7 @@
 """Trains an agent from beginning to end: prepares, opens the run's files, lets a session run, records how it ended."""
 
+import dataclasses
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ from monobeast.networks import NetworkMaker
 from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
 from monobeast.processes import StopSignals
-from monobeast.runs import run_folder
+from monobeast.runs import permission, run_folder
 from monobeast.runs.console import console, logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
@@ -97,7 +99,15 @@ def run(prepared: Run) -> Result:
                 except OSError as error:  # a full disk, say
                     logger.error("meta.json could not be written: %s", error)
                 logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
+                if state == "stopped" and not config.disable_checkpoint:
+                    logger.info("to go on: %s", _resume_command(config))
     return Result(folder, state, step, mean_return, stop.received)
+
+
+def _resume_command(config: Config) -> str:
+    default = next(setting.default for setting in dataclasses.fields(Config) if setting.name == "savedir")
+    savedir = "" if config.savedir == default else f" --savedir {shlex.quote(config.savedir)}"
+    return f"python -m monobeast train --resume --xpid {config.xpid}{savedir}{permission.flags(config)}"
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import numpy as np
 
 _LEAST_HEIGHT = 400  # pixels; smaller pictures are enlarged, each pixel to a square
 _INSTALL = "python -m pip install pygame-ce"
+_WAY_OUT = "--video DIR makes a film"
+_UNSEEN = ("offscreen", "dummy")  # drivers that SDL falls back to
 
 
 class WindowClosed(Exception):
@@ -24,7 +26,9 @@ def require_screen() -> None:
     try:
         pygame.display.init()
     except pygame.error as error:
-        raise ValueError(f"--render: no window can be opened here ({error}); --video DIR makes a film") from None
+        raise ValueError(f"--render: no window can be opened here ({error}); {_WAY_OUT}") from None
+    if pygame.display.get_driver() in _UNSEEN and "SDL_VIDEODRIVER" not in os.environ:
+        raise ValueError(f"--render: there is no screen here; {_WAY_OUT}")
 
 
 class Window:

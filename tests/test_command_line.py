@@ -105,6 +105,8 @@ def test_version():
         (["test", "--learning_rate", "0.1"], "unrecognized arguments: --learning_rate"),
         (["tset"], "no command tset: must be one of train, test"),
         (["--entropy-costs", "1"], "did you mean --entropy_cost?"),
+        (["--lr", "1"], "unrecognized arguments: --lr 1 (--help"),  # like nothing that there is
+        (["--xpid", "a/b"], "at most 200; the folder that it is in goes to --savedir"),
         (["--env", "ALE/Pogn-v5"], "did you mean ALE/Pong-v5"),
         (["--env", "no_such_module:Id-v0"], "no_such_module"),
         (["--env", "stub_environments:OddSpaces-v0", "--env_kwargs", '{"action": "bits"}'], "only Discrete, Multi"),
@@ -318,6 +320,8 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tm
     assert process.returncode == 128 + number
     assert errors == "" and "Traceback" not in output
     assert re.search(rf"stopping on {number.name}: saving a checkpoint\n.*stopped at step", output, re.DOTALL), output
+    command = f"python -m monobeast train --resume --xpid run --savedir {tmp_path}"
+    assert output.endswith(f"to go on: {command}\n")
     assert processes_of(process.pid) == []
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     rows = rows_of(tmp_path / "run" / "logs.csv")

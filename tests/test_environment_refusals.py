@@ -17,7 +17,8 @@ from monobeast.config import Config
         ("CartPole", "CartPole-v1"),
         ("cartpole-v1", "CartPole-v1"),
         ("catch", "monobeast/Catch-v0"),
-        ("stub_environments:Fixd5-v0", "Fixed5-v0"),
+        ("stub_environments:Fixd5-v0", "stub_environments:Fixed5-v0"),
+        ("stub_environments:CartPol-v1", "did you mean CartPole-v1"),
         ("not an id", r"pprint_registry\(\)"),
     ],
 )

@@ -1,15 +1,18 @@
 """Episodes of environments whose every number is known: accounting, ends, resets, spaces."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stub_environments import Fixed, Lives, Stub, stub_config
 
 from monobeast import environments
 from monobeast.config import Config
 from monobeast.environments import VectorEnvironment
+from monobeast.environments.single import Mergeable
 
 
 def stub(name, seeds=(0,), **settings):
@@ -222,6 +225,27 @@ def test_an_observation_that_is_not_finite_is_refused_with_its_step(k, value):
     message = f"environment 1, step {k} of its episode: observation .*{value}.* is not finite"
     with pytest.raises(ValueError, match=message):
         play(VectorEnvironment(envs, [0, 1], life_loss_terminal=False), k)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_an_observation_of_another_shape_than_its_space_is_refused_by_its_name(k, in_parts):
+    class Broken(Stub):
+        def observation(self):
+            own = np.ones(2 if self.step_number == k else 3, np.float32)
+            return {"rest": 0, "mine": own} if in_parts else own
+
+    stub = Broken()
+    if in_parts:
+        stub.observation_space = Dict(rest=Discrete(2), mine=stub.observation_space)
+    name = "observation['mine']" if in_parts else "observation"
+
+    with pytest.raises(ValueError, match=re.escape(f"{name}: has shape [2], its space [3]")):
+        environment = Mergeable(stub)
+        environment.reset()
+        for _ in range(k):
+            environment.step(0)
+    assert stub.step_number == k
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,18 @@ def test_a_complete_run_ends_at_once(tmp_path, capsys, flags):
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
 
 
+def test_fewer_steps_than_a_run_has_are_not_taken_for_a_complete_run(tmp_path, capsys):
+    begin(tmp_path)
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    content["config"]["total_steps"] = 1000  # of which it has 400
+    torch.save(content, path)
+
+    assert run_command(["train", "--resume", "--xpid", "run", "--savedir", str(tmp_path), "--total_steps", "300"]) == 2
+
+    assert "--total_steps 300: must be more than 400, the step that the run is at" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

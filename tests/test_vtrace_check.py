@@ -492,7 +492,7 @@ def test_the_command_prints_a_table_and_exits_by_the_verdict(capfd):
     exit_code, out, err = check_command(capfd, "vtrace_implementations:right")
     assert exit_code == 0 and err == ""
     assert out.startswith("case ") and "\ntypical                               off policy " in out
-    assert f"\n{len(CASES)} cases: {len(CASES)} agrees\n" in out
+    assert f"\n{len(CASES)} cases: {len(CASES)} agree\n" in out
 
     swapped = "log_rhos,rewards,discounts,values,bootstrap_value"
     exit_code, out, _ = check_command(capfd, "vtrace_implementations:right", "--order", swapped)

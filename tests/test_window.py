@@ -107,6 +107,15 @@ def test_without_the_package_the_line_that_installs_it_is_said(tmp_path, capfd, 
     assert "--render: needs pygame" in errors and errors.endswith("python -m pip install pygame-ce\n")
 
 
+def test_a_driver_that_nobody_asked_for_and_nobody_sees_is_refused(monkeypatch):
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setattr(pygame.display, "get_driver", lambda: "offscreen")
+    monkeypatch.setattr(pygame.display, "init", lambda: None)
+
+    with pytest.raises(ValueError, match="^--render: there is no screen here; --video DIR makes a film$"):
+        window.require_screen()
+
+
 def test_without_a_screen_that_is_said(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "nonsense")
 

@@ -22,7 +22,7 @@ def find_spec(env_id: str) -> EnvSpec:
     try:
         return gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        hints = [f"--env {env_id}: no such environment", _suggestion(name)]
+        hints = [f"--env {env_id}: no such environment", _suggestion(env_id)]
         if ale_fault is not None:
             hints.append(f"Atari games are missing, since ale-py can't be imported ({ale_fault})")
         raise ValueError("; ".join(hints)) from error
@@ -43,14 +43,23 @@ def _import_module(env_id: str) -> str:
     return user_code.import_module("--env", env_id)[1] if user_code.is_own(env_id) else env_id
 
 
-def _suggestion(name: str) -> str:
+def _suggestion(env_id: str) -> str:
     """Up to three ids like `name`; a missing namespace and capital letters don't count."""
+    module, _, name = env_id.rpartition(":")
     known: dict[str, str] = {}
-    for env_id in gymnasium.registry:
-        known.setdefault(env_id.lower(), env_id)
-    for env_id in gymnasium.registry:
-        known.setdefault(env_id.rpartition("/")[2].lower(), env_id)
+    for registered in gymnasium.registry:
+        known.setdefault(registered.lower(), registered)
+    for registered in gymnasium.registry:
+        known.setdefault(registered.rpartition("/")[2].lower(), registered)
     matches = difflib.get_close_matches(name.lower(), known, n=3)
     if not matches:
         return "gymnasium.pprint_registry() lists the known ones; for one of another package give module:Id"
-    return f"did you mean {' or '.join(dict.fromkeys(known[match] for match in matches))}?"
+    meant = dict.fromkeys(_as_given(known[match], module) for match in matches)
+    return f"did you mean {' or '.join(meant)}?"
+
+
+def _as_given(env_id: str, module: str) -> str:
+    """As `--env` takes it: with the module in front where the environment is that module's own."""
+    entry_point = gymnasium.spec(env_id).entry_point
+    home = entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    return f"{module}:{env_id}" if module and module == home else env_id

@@ -19,7 +19,7 @@ from gymnasium.envs.classic_control import (
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from monobeast.environments.single import LivesOnly
+from monobeast.environments.single import Mergeable
 
 # What changes while one of Gymnasium's own is stepped. Not of a subclass, which may have more.
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
@@ -28,7 +28,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     Continuous_MountainCarEnv: ("state",),
     MountainCarEnv: ("state",),
     PendulumEnv: ("state", "last_u"),
-    LivesOnly: (),
+    Mergeable: (),
     OrderEnforcing: (),  # wants a reset, which `set_state` follows
     PassiveEnvChecker: ("checked_reset", "checked_step"),  # else it would warn again of what it has warned of
     TimeLimit: ("_elapsed_steps",),

@@ -8,7 +8,7 @@ from monobeast.vtrace_check.outputs import Found
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Array, Case
 
-AGREES, DIFFERS, FAILED, LEFT_OUT = "agrees", "DIFFERS", "FAILED", "left out"
+AGREES, DIFFERS, FAILED, LEFT_OUT = VERDICTS = "agrees", "DIFFERS", "FAILED", "left out"
 
 # Relative to the largest magnitude in a trajectory. Rounding was seen to stay a hundred times below the first; mistakes
 # do not. The others are what computing in that dtype may cost.

@@ -3,7 +3,9 @@
 from collections import Counter
 from typing import NamedTuple
 
-from monobeast.vtrace_check.comparison import AGREES, LEFT_OUT, Comparison
+from monobeast.vtrace_check.comparison import AGREES, DIFFERS, LEFT_OUT, VERDICTS, Comparison
+
+_PLURALS = {AGREES: "agree", DIFFERS: "DIFFER"}
 
 
 class Report(NamedTuple):
@@ -23,11 +25,20 @@ class Report(NamedTuple):
         """Whether the function raised in every case that was checked."""
         return all(one.raised for one in self.comparisons if one.verdict != LEFT_OUT)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._summary}>"  # not the arrays of every case
+
+    @property
+    def _summary(self) -> str:
+        """How many cases came out how: those that agree first."""
+        counts = Counter(one.verdict for one in self.comparisons)
+        found = [f"{counts[one]} {_PLURALS.get(one, one)}" for one in VERDICTS if counts[one]]
+        return f"{len(self.comparisons)} cases: {', '.join(found)}"
+
     def __str__(self) -> str:
         lines = [f"{'case':37} {'kind':14} {'vs':>8} {'advant.':>8}  verdict", *_describe_all(self.comparisons)]
-        counts = Counter(one.verdict for one in self.comparisons)
         lines += ["", "Errors are relative to the largest magnitude in their trajectory.", *self.notes]
-        lines += [f"{len(self.comparisons)} cases: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())]
+        lines.append(self._summary)
         lines += _describe_gap(self.comparisons)
         for text in dict.fromkeys(self.faults.values()):
             lines.append(f"{', '.join(kind for kind in self.faults if self.faults[kind] == text)}: {text}")
