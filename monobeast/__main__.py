@@ -42,12 +42,22 @@ _PAPER = '"The paper" is IMPALA, arXiv 1802.01561.'
 
 def main() -> NoReturn:
     """Entry point of the console script and of `python -m monobeast`."""
+    _occupy_standard_streams()
     # Until the training loop takes signals over there is nothing to save: leave at once, without a traceback.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: os._exit(128 + number))
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # the console script leaves it out; --env my_module:Id needs it
     _leave(run_command(sys.argv[1:]))
+
+
+def _occupy_standard_streams() -> None:
+    """Opens those that are closed, on nothing: else the next file would get their numbers, and what is printed."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
 def _leave(exit_code: int) -> NoReturn:

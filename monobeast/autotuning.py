@@ -200,7 +200,7 @@ def _at(subject: Subject, E: int, threads: int) -> Subject:
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "monobeast"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "monobeast"
 
 
 def _describe(config: Config, spaces: Spaces, network: Network) -> dict[str, Any]:

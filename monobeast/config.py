@@ -16,6 +16,9 @@ from monobeast.user_code import is_own
 _OWN = "module:Class"  # among choices: whatever has that form
 AUTO = ("num_actors", "envs_per_actor", "num_learner_threads")  # chosen by a measurement where they are left open
 
+_LARGEST = 3.4e38  # of float32, in which updates are computed
+_LONGEST_S = 1e9  # no clock of the system goes beyond, and no run
+
 _T = TypeVar("_T")
 if TYPE_CHECKING:
     Chosen = Annotated[_T, "None until the preset, the environment or the machine is known"]
@@ -54,8 +57,9 @@ def _check_value(
         (high, "at most", lambda bound: value <= bound),
     ]
     wanted = " and ".join(f"{word} {bound:g}" for bound, word, _ in bounds if bound is not None)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"--{name} {value}: must be a finite number" + (f", {wanted}" if wanted else ""))
+    if isinstance(value, float) and not abs(value) <= _LARGEST:
+        kind = "that float32 has" if math.isfinite(value) else "that is finite"
+        raise ValueError(f"--{name} {value}: must be a number {kind}" + (f", {wanted}" if wanted else ""))
     if not all(holds(bound) for bound, _, holds in bounds if bound is not None):
         raise ValueError(f"--{name} {value}: must be {wanted}")
 
@@ -81,11 +85,11 @@ class Config:
     exact_resume: bool = _flag(False, "run", "keep the state of environments and sampling in every checkpoint, so that --resume continues bit by bit as if the run had not been stopped; only with --num_actors 0, and not for Atari")
     savedir: str = _flag("~/logs/monobeast", "run", "folder of all runs")
     total_steps: int = _flag(10_000_000, "run", "agent steps to learn from, reset steps included; learning rate and entropy cost follow their schedules up to there", low=1)
-    max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly (default: no limit)", above=0)
-    stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run reports what every process is doing, and fails", above=0)
+    max_seconds: float | None = _flag(None, "run", "seconds after which the run ends cleanly, without an evaluation of its last weights (default: no limit)", above=0, high=_LONGEST_S)
+    stall_timeout_s: float = _flag(900.0, "run", "seconds without an update after which the run reports what every process is doing, and fails", above=0, high=_LONGEST_S)
     seed: Chosen[int] = _flag(None, "run", "seed of networks, environments and sampling (default: drawn and recorded)", low=0, high=2**63 - 1)
-    log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0)
-    checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0)
+    log_interval_s: float = _flag(5.0, "run", "seconds between two rows of logs.csv", above=0, high=_LONGEST_S)
+    checkpoint_interval_s: float = _flag(600.0, "run", "seconds between two checkpoints", above=0, high=_LONGEST_S)
     evaluate_every: int | None = _flag(None, "run", "agent steps between two evaluations of the newest weights, in a process of its own beside training: adds a row to evaluations.csv, keeps the best weights in best.pt (default: none)", low=1)
     evaluate_episodes: int = _flag(10, "run", "episodes of an evaluation, played as test plays them", low=1)
     tensorboard: bool = _flag(False, "run", "also write the numbers of logs.csv and evaluations.csv for TensorBoard, in the run's folder; needs tensorboard")
@@ -97,7 +101,7 @@ class Config:
     envs_per_actor: Chosen[int] = _flag(None, "actors", "E: environments per actor, which share one forward pass (default: the preset's, else auto)", low=1)
     unroll_length: Chosen[int] = _flag(None, "actors", "T: steps of a rollout (default: the preset's)", low=1)
     num_buffers: Chosen[int] = _flag(None, "actors", "slots of shared memory, each for a rollout of E trajectories (default: 2 per actor)", low=1)
-    actor_timeout_s: float = _flag(300.0, "actors", "seconds without an answer after which an actor that holds a slot, or an evaluator at work, is replaced", above=0)
+    actor_timeout_s: float = _flag(300.0, "actors", "seconds without an answer after which an actor that holds a slot, or an evaluator at work, is replaced", above=0, high=_LONGEST_S)
     max_actor_restarts: int = _flag(10, "actors", "most replacements of failed actors within an hour, before the run fails; the same limit holds for the evaluator, without which training goes on", low=0)
     start_method: str = _flag("forkserver", "actors", "how actor processes start", choices=("forkserver", "spawn"))
 

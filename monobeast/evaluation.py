@@ -1,6 +1,7 @@
 """Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,7 +108,7 @@ def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
 
 def _make_folder(video: str) -> None:
     try:
-        Path(video).expanduser().mkdir(parents=True, exist_ok=True)
+        Path(os.path.expanduser(video)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--video {video}: the folder cannot be made: {error.strerror}") from None
 
@@ -145,7 +146,7 @@ def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]
         return
     # With the run and the step it was at, films of several fit in one folder.
     name = f"{player.folder.name}-step-{player.step}-episode-{number}.mp4"
-    with Film(Path(player.config.video).expanduser() / name, player.environment.frames_per_second) as reel:
+    with Film(Path(os.path.expanduser(player.config.video)) / name, player.environment.frames_per_second) as reel:
         yield lambda: reel.add(player.environment.picture())
 
 

@@ -30,6 +30,53 @@ class Fault(NamedTuple):
         return f"{self.quantity} is not finite, first in actor {self.actor}, environment {self.env}, t = {self.t}"
 
 
+class FaultRecord:
+    """What was found in the updates so far; it stays on the device, so that keeping it waits for nothing.
+
+    Args:
+        device: That of the updates.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._num_bad = torch.zeros((), dtype=torch.int64, device=device)
+        self._in_a_row = torch.zeros_like(self._num_bad)
+        self._longest_row = torch.zeros_like(self._num_bad)  # since the last `pop`
+        self._last = torch.full((4,), _NO_FAULT, dtype=torch.int64, device=device)
+        self._names = quantities()  # of the last batch
+
+    def add(self, fault: Tensor, observation: Tree) -> None:
+        """Counts an update, of which `locate` found `fault`."""
+        is_bad = fault[0] != _NO_FAULT
+        self._num_bad += is_bad
+        self._in_a_row = torch.where(is_bad, self._in_a_row + 1, 0)
+        self._longest_row = torch.maximum(self._longest_row, self._in_a_row)
+        self._last = torch.where(is_bad, fault, self._last)
+        self._names = quantities(observation)
+
+    @property
+    def num_bad(self) -> int:
+        """Updates with a fault. Waits for the device."""
+        return int(self._num_bad)
+
+    @property
+    def num_in_a_row(self) -> int:
+        """Updates with a fault since the last without. Waits for the device."""
+        return int(self._in_a_row)
+
+    def pop(self) -> tuple[Fault | None, int]:
+        """The last fault since the last call, and how many updates in a row had one at most. Waits for the device."""
+        fault, longest_row = describe(self._last, self._names), int(self._longest_row)
+        self._last = torch.full_like(self._last, _NO_FAULT)
+        self._longest_row = self._in_a_row
+        return fault, longest_row
+
+    def restore(self, num_bad: int | None = None, num_in_a_row: int | None = None) -> None:
+        """Goes on from these counts."""
+        for count, value in ((self._num_bad, num_bad), (self._in_a_row, num_in_a_row)):
+            if value is not None:
+                count.fill_(value)
+
+
 def quantities(observation: Tree = None) -> tuple[str, ...]:
     """Names of all that `locate` looks at, of rollouts with such observations; of a single part without an argument."""
     return (*trees.name_leaves(observation, "observation"), *_PER_STEP, *_OF_THE_UPDATE)

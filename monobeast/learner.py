@@ -51,8 +51,8 @@ def compute_loss(
     target_log_probs = distribution.log_prob(target_params, rollout.action)
     behavior_log_probs = distribution.log_prob(rollout.behavior_params, rollout.action)
     log_rhos = compute_log_rhos(rollout, behavior_log_probs, target_log_probs.detach())
-    known = log_rhos, target_log_probs.detach(), output.baseline.detach()
-    returns = compute_returns(rollout, *known, config, reward_deviation)
+    baseline = output.baseline.detach()
+    returns = compute_returns(rollout, log_rhos, target_log_probs.detach(), baseline, config, reward_deviation)
     pg_loss = losses.compute_policy_gradient_loss(target_log_probs, returns.pg_advantages)
     baseline_loss = config.baseline_cost * losses.compute_baseline_loss(returns.vs - values)
     raw_entropy_loss = losses.compute_entropy_loss(distribution.entropy(target_params), mask=counts)
@@ -134,34 +134,16 @@ class Learner:
         self._optimizer = optimizers.make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._reward_deviation: Tensor | None = None  # of the last update
-        self._num_bad = torch.zeros((), dtype=torch.int64, device=self._device)
-        self._bad_in_a_row = torch.zeros_like(self._num_bad)
-        self._longest_row = torch.zeros_like(self._num_bad)  # of those since the last look
-        self._fault = torch.full((4,), -1, dtype=torch.int64, device=self._device)
-        self._quantities = faults.quantities()  # of the last batch
-
-    @property
-    def num_bad_updates(self) -> int:
-        """Updates left out since a number in them was not finite. Waits for the device."""
-        return int(self._num_bad)
-
-    @property
-    def num_bad_in_a_row(self) -> int:
-        """Updates left out since the last that was not. Waits for the device."""
-        return int(self._bad_in_a_row)
-
-    @num_bad_in_a_row.setter
-    def num_bad_in_a_row(self, number: int) -> None:
-        self._bad_in_a_row.fill_(number)
+        self.faults = faults.FaultRecord(self._device)  # of updates that were left out
 
     @property
     def reward_deviation(self) -> float | None:
-        """By what the rewards of the last update were divided, good or bad; None where they are not."""
+        """The divisor of the last update's rewards, good or bad; None without `--normalize_rewards`."""
         return None if self._reward_deviation is None else float(self._reward_deviation)
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update: falls linearly from `--learning_rate` to 0 at `--total_steps`, as in the paper."""
+        """Of the next update: `--learning_rate`, or what is left of it as it falls linearly to 0 at `--total_steps`."""
         if self._config.learning_rate_schedule == "constant":
             return self._config.learning_rate
         return self._config.learning_rate * self._remaining
@@ -196,17 +178,13 @@ class Learner:
         self._optimizer.zero_grad()
         result.total_loss.backward()
         grad_norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.grad_norm_clipping)
-        self._quantities = faults.quantities(batch.observation)
         fault = faults.locate(batch, result.output, result.total_loss.detach(), grad_norm)
         is_good = fault[0] < 0
         self._step_if(is_good)
         self._update_normalizers(batch, is_good)
         if self._reward_normalizer:
             self._reward_normalizer.take(seen, is_good)
-        self._num_bad += ~is_good
-        self._bad_in_a_row = torch.where(is_good, 0, self._bad_in_a_row + 1)
-        self._longest_row = torch.maximum(self._longest_row, self._bad_in_a_row)
-        self._fault = torch.where(is_good, self._fault, fault)
+        self.faults.add(fault, batch.observation)
         self.num_updates += 1
         self.step += batch.num_steps
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
@@ -242,13 +220,6 @@ class Learner:
         """Every tensor of the optimizer's state, its counts of steps included."""
         return [value for state in self._optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
 
-    def pop_fault(self) -> tuple[faults.Fault | None, int]:
-        """The last fault since the last call, and how many updates in a row had one at most. Waits for the device."""
-        fault, longest_row = faults.describe(self._fault, self._quantities), int(self._longest_row)
-        self._fault = torch.full_like(self._fault, -1)
-        self._longest_row = self._bad_in_a_row
-        return fault, longest_row
-
     def measure_features(self, batch: Rollout) -> dict[str, float | None]:
         """How alive the hidden layers are on a batch: `health.measure_features`. Waits for the device."""
         return health.measure_features(self.network, batch.map(lambda tensor: tensor.to(self._device)))
@@ -260,7 +231,7 @@ class Learner:
             "optimizer": self._optimizer.state_dict(),
             "step": self.step,
             "num_updates": self.num_updates,
-            "num_bad_updates": self.num_bad_updates,
+            "num_bad_updates": self.faults.num_bad,
             **({"rewards": self._reward_normalizer.state_dict()} if self._reward_normalizer else {}),
         }
 
@@ -269,6 +240,6 @@ class Learner:
         self.network.load_state_dict(state["network"])
         optimizers.load(self._optimizer, state["optimizer"])
         self.step, self.num_updates = state["step"], state["num_updates"]
-        self._num_bad.fill_(state["num_bad_updates"])
+        self.faults.restore(num_bad=state["num_bad_updates"])
         if self._reward_normalizer:
             self._reward_normalizer.load_state_dict(state["rewards"])

@@ -44,9 +44,9 @@ def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> Optimizer:
 
 
 def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Goes on from a state that may be of another device."""
+    """Goes on from the moments of a state, which may be of another device; rates and the like stay the optimizer's."""
     groups = [
-        saved | {"capturable": present["capturable"]}
+        present | {"params": saved["params"]}
         for saved, present in zip(state["param_groups"], optimizer.param_groups, strict=True)
     ]
     optimizer.load_state_dict(state | {"param_groups": groups})

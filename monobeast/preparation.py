@@ -30,13 +30,19 @@ class Run(NamedTuple):
     makers: Makers = Makers()  # of environments and networks
     auto: str | None = None  # what was chosen for sizes that were left open
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the checkpoint has all steps; sizes that were left open are still so then."""
+        return self.saved is not None and self.saved["learner"]["step"] >= self.config.total_steps
+
 
 def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> Run:
     """Checks what `Config` alone cannot, and resolves what was left open.
 
     Args:
         config: With `resume`, what is not given in it is as the run had it.
-        given: Names of the settings that count as given then; None for those that are not at their default.
+        given: Names of the settings that count as given then; None for those that are neither at their default nor at
+            their preset's.
         makers: What makes environments and networks in the place of `env` and `network`.
 
     Raises:
@@ -51,6 +57,9 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         folder = run_folder.find(config.savedir, config.xpid)
         saved = checkpoint.load(folder)
         before = checkpoint.read_config(saved, folder)
+        if "log" not in saved:
+            found = f"the checkpoint in {folder} holds weights alone, as {checkpoint.BEST_FILE_NAME} does"
+            raise ValueError(f"--resume: {found}: test plays them, train cannot go on with them")
         config, changes = resumption.merge(before, config, given)
     if config.num_actors != 0 or config.evaluate_every is not None:
         check_main_script()

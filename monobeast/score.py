@@ -1,5 +1,6 @@
 """A score: what an agent reached in the episodes of a test, and what changes what that means."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -38,7 +39,7 @@ class EpisodeTable:
         self._file = None
         if path is not None:
             try:
-                self._file = CsvFile(Path(path).expanduser(), EPISODE_COLUMNS)
+                self._file = CsvFile(Path(os.path.expanduser(path)), EPISODE_COLUMNS)
             except OSError as error:
                 raise ValueError(f"--save_episodes {path}: cannot be written: {error.strerror}") from None
 

@@ -51,6 +51,7 @@ class Session:
         self.timeline = Timeline(Path(self.config.timeline)) if self.config.timeline else None
         self.save_failed = False
         self.failure: str | None = None  # why the run failed, in a line
+        self._is_time_up = False
         self.num_resumes = self.restarts_before = 0
         if prepared.saved:
             self.learner.load_state_dict(prepared.saved["learner"])
@@ -88,7 +89,7 @@ class Session:
         """Runs the loop to its end; says whether that is complete, stopped or failed."""
         with self.evaluations or nullcontext():
             state = self._train()
-            if self.evaluations is not None and state == "complete":
+            if self.evaluations is not None and state == "complete" and not self._is_time_up:
                 self.evaluations.finish(has_to_stop=lambda: self.stop.received is not None)
         return state
 
@@ -157,6 +158,7 @@ class Session:
                 self._save_or_say_why_not()
                 last_save = now
             if self.config.max_seconds is not None and now - start >= self.config.max_seconds:
+                self._is_time_up = True
                 break
 
     @contextmanager
@@ -213,7 +215,7 @@ class Session:
 
     def _warn_of_fault(self) -> int:
         """Says which number was not finite, if any; returns how many updates in a row had one since the last call."""
-        fault, num_in_a_row = self.learner.pop_fault()
+        fault, num_in_a_row = self.learner.faults.pop()
         if fault is not None:
             logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
         return num_in_a_row

@@ -16,7 +16,7 @@ from monobeast.networks import NetworkMaker
 from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
 from monobeast.processes import StopSignals
-from monobeast.runs import permission, run_folder
+from monobeast.runs import checkpoint, permission, run_folder
 from monobeast.runs.console import console, logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
@@ -64,7 +64,7 @@ def run(prepared: Run) -> Result:
         ValueError: the run's name is in use, or its folder cannot be made.
     """
     config = prepared.config
-    if prepared.saved and prepared.saved["learner"]["step"] >= config.total_steps:
+    if prepared.is_complete:
         return _already_complete(config, prepared.saved)
     with (
         _threads_restored(),
@@ -72,36 +72,51 @@ def run(prepared: Run) -> Result:
     ):
         make_folder = run_folder.find if config.resume else run_folder.create
         folder = make_folder(config.savedir, config.xpid)
-        with (
-            run_folder.held(folder),
-            console(folder / "out.log"),
-            _choose_sinks(prepared, folder) as sinks,
-            _open_log(prepared, folder, sinks) as log,
-        ):
+        with run_folder.held(folder), console(folder / "out.log"):
+            _require_newest(prepared, folder)
             metadata = _open_metadata(prepared, folder)
             logger.info("%s", _describe(config, folder))
             logger.info("%s", _describe_preset(config))
             if prepared.auto:
                 logger.info("%s", prepared.auto)
-            with _failure_recorded(metadata):
+            with (
+                _failure_recorded(metadata),
+                _choose_sinks(prepared, folder) as sinks,
+                _open_log(prepared, folder, sinks) as log,
+            ):
                 session = Session(prepared, folder, log, stop, sinks)
                 state = session.train()
-            step, mean_return = session.learner.step, log.mean_return
-            if state == "stopped" and step == 0:
+            result = Result(folder, state, session.learner.step, log.mean_return, stop.received)
+            if state == "stopped" and result.step == 0 and prepared.saved is None:
                 logger.info("stopped before the first update; nothing is kept")
                 run_folder.remove(folder)
             else:
-                if advice := session.advise():
-                    logger.info("%s", advice)
-                reason = {"reason": session.failure} if state == "failed" else {}
-                try:
-                    metadata.finish(state, step=step, mean_return_of_last_100_episodes=mean_return, **reason)
-                except OSError as error:  # a full disk, say
-                    logger.error("meta.json could not be written: %s", error)
-                logger.info("%s at step %s; the run is in %s", state, f"{step:,}", folder)
-                if state == "stopped" and not config.disable_checkpoint:
-                    logger.info("to go on: %s", _resume_command(config))
-    return Result(folder, state, step, mean_return, stop.received)
+                _record_end(result, session, metadata)
+    return result
+
+
+def _require_newest(prepared: Run, folder: Path) -> None:
+    """Raises ValueError where another process trained in the folder after the checkpoint to go on with was read."""
+    if prepared.saved is not None:
+        before, now = (saved["learner"]["step"] for saved in (prepared.saved, checkpoint.load(folder)))
+        if before != now:
+            what = f"another process has taken the run from step {before} to {now} meanwhile"
+            raise ValueError(f"--xpid {folder.name}: {what}; try again")
+
+
+def _record_end(result: Result, session: Session, metadata: Metadata) -> None:
+    """Says how the run ended, here and in meta.json."""
+    if advice := session.advise():
+        logger.info("%s", advice)
+    reason = {"reason": session.failure} if result.state == "failed" else {}
+    numbers = {"step": result.step, "mean_return_of_last_100_episodes": result.mean_episode_return}
+    try:
+        metadata.finish(result.state, **numbers, **reason)
+    except OSError as error:  # a full disk, say
+        logger.error("meta.json could not be written: %s", error)
+    logger.info("%s at step %s; the run is in %s", result.state, f"{result.step:,}", result.folder)
+    if result.state == "stopped" and not session.config.disable_checkpoint:
+        logger.info("to go on: %s", _resume_command(session.config))
 
 
 def _resume_command(config: Config) -> str:
@@ -152,7 +167,11 @@ def _open_log(prepared: Run, folder: Path, sinks: Sinks) -> RunLog:
 
 def _open_metadata(prepared: Run, folder: Path) -> Metadata:
     if prepared.saved is None:
-        return Metadata(folder, prepared.config, auto=prepared.auto)
+        try:
+            return Metadata(folder, prepared.config, auto=prepared.auto)
+        except OSError:  # a full disk, say: the name is free again
+            run_folder.remove(folder)
+            raise
     for name, (before, now) in (prepared.changes or {}).items():
         logger.info("--%s: %s, was %s", name, now, before)
     step = prepared.saved["learner"]["step"]

@@ -75,7 +75,7 @@ def main() -> int:
     now = datetime.datetime.now()
     worst = 0
     for name in chosen.rungs:
-        savedir = Path(chosen.savedir).expanduser().absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
+        savedir = Path(os.path.expanduser(chosen.savedir)).absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
         worst = max(worst, reproduce(name, chosen.seeds, savedir, chosen.record))
         if worst > 1:
             break  # stopped

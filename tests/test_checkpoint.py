@@ -71,6 +71,19 @@ def test_what_is_no_checkpoint_is_named(tmp_path, content):
         checkpoint.load(tmp_path)
 
 
+def test_a_checkpoint_that_is_closed_to_us_is_not_taken_for_a_damaged_one(tmp_path, monkeypatch):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, {"step": step})
+
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(checkpoint, "open", refuse, raising=False)
+
+    with pytest.raises(PermissionError):
+        checkpoint.load(tmp_path)
+
+
 def test_a_missing_checkpoint_is_named(tmp_path):
     with pytest.raises(ValueError, match=f"no checkpoint at {tmp_path}"):
         checkpoint.load(tmp_path)

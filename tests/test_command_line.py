@@ -25,6 +25,20 @@ CATCH = (
     *("--unroll_length", "20", "--envs_per_actor", "8", "--batch_size", "8"),  # 160 steps an update
 )
 
+NOISY = """
+import os
+import gymnasium
+from monobeast.environments.catch import Catch
+
+class Noisy(Catch):
+    def step(self, action):
+        for descriptor in (1, 2):
+            os.write(descriptor, b"noise")
+        return super().step(action)
+
+gymnasium.register("Noisy-v0", Noisy)
+"""
+
 
 def monobeast(*arguments, timeout=120, **options):
     """Runs `python -m monobeast` to its end."""
@@ -94,7 +108,7 @@ def test_version():
     ("arguments", "message"),
     [
         (["--discounting", "1.5"], "--discounting 1.5: must be at least 0 and at most 1"),
-        (["--learning_rate", "nan"], "--learning_rate nan: must be a finite number"),
+        (["--learning_rate", "nan"], "--learning_rate nan: must be a number that is finite"),
         (["--unroll_length", "0"], "--unroll_length 0: must be at least 1"),
         (["--num_actors", "two"], "argument --num_actors: invalid int value: 'two'"),
         (["--total_steps", "1.5"], "argument --total_steps: invalid int value: '1.5'"),
@@ -327,6 +341,19 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tm
     rows = rows_of(tmp_path / "run" / "logs.csv")
     assert state["learner"]["step"] == int(rows[-1]["step"]) > 0
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["state"] == "stopped"
+
+
+def test_with_all_streams_closed_what_is_printed_gets_into_no_file(tmp_path):
+    (tmp_path / "noisy.py").write_text(NOISY)
+    flags = "--num_actors 0 --envs_per_actor 2 --batch_size 2 --num_learner_threads 1 --total_steps 400 --xpid run"
+    command = f"{sys.executable} -m monobeast --env noisy:Noisy-v0 {flags} --savedir {tmp_path} <&- >&- 2>&-"
+
+    search_path = os.pathsep.join([str(tmp_path), os.getcwd()])
+    result = subprocess.run(["sh", "-c", command], env=os.environ | {"PYTHONPATH": search_path})
+
+    assert result.returncode == 0
+    assert not any(b"noise" in path.read_bytes() for path in (tmp_path / "run").iterdir())
+    assert "complete at step 400" in (tmp_path / "run" / "out.log").read_text()
 
 
 def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(start, tmp_path):

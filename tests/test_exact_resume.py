@@ -193,14 +193,14 @@ def test_without_it_a_resumed_run_is_another(tmp_path):
 
 def test_updates_left_out_in_a_row_are_counted_on(tmp_path):
     def count_four(learner):
-        learner.num_bad_in_a_row = 4
+        learner.faults.restore(num_in_a_row=4)
         stop(learner)
 
     counts = []
     with doing_after(5, Learner, "update", count_four):
         begin(tmp_path, "stopped", CATCH)
     with doing_after(1, Learner, "load_state_dict", stop), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continuation, "get_state", lambda _, learner: counts.append(learner.num_bad_in_a_row))
+        patch.setattr(continuation, "get_state", lambda _, learner: counts.append(learner.faults.num_in_a_row))
         go_on(tmp_path)
 
     assert counts == [4]

@@ -99,8 +99,8 @@ def test_a_bad_update_changes_neither_weights_nor_moments(monkeypatch, undo, set
     after = learner.state_dict()
     torch.testing.assert_close(after["network"], before["network"], rtol=0, atol=0)
     torch.testing.assert_close(after["optimizer"]["state"], before["optimizer"]["state"], rtol=0, atol=0)
-    assert not statistics["is_good"] and learner.num_bad_updates == after["num_bad_updates"] == 1
-    assert learner.pop_fault() == (faults.Fault("reward", 4, 7, 1), 1)
+    assert not statistics["is_good"] and learner.faults.num_bad == after["num_bad_updates"] == 1
+    assert learner.faults.pop() == (faults.Fault("reward", 4, 7, 1), 1)
 
 
 @pytest.mark.parametrize("undo", [False, True])
@@ -116,8 +116,8 @@ def test_a_good_update_after_a_bad_one_is_that_of_a_run_without_it(monkeypatch, 
         learner.update(make_batch())
 
     torch.testing.assert_close(first.network.state_dict(), second.network.state_dict(), rtol=0, atol=1e-12)
-    assert first.pop_fault() == (faults.Fault("reward", 4, 6, 0), 1)
-    assert first.pop_fault() == (None, 0)
+    assert first.faults.pop() == (faults.Fault("reward", 4, 6, 0), 1)
+    assert first.faults.pop() == (None, 0)
     assert not torch.equal(first.network.policy.bias, make_learner().network.policy.bias)
 
 
@@ -127,10 +127,10 @@ def test_a_row_of_faults_that_ended_between_two_looks_is_told_and_one_that_goes_
     for batch in (bad, bad, make_batch(), bad):
         learner.update(batch)
 
-    assert learner.pop_fault()[1] == 2
+    assert learner.faults.pop()[1] == 2
     learner.update(bad)
     learner.update(bad)
-    assert learner.pop_fault()[1] == 3 == learner.num_bad_in_a_row
+    assert learner.faults.pop()[1] == 3 == learner.faults.num_in_a_row
 
 
 def test_a_bad_update_counts_in_no_average():

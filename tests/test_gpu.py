@@ -119,7 +119,7 @@ def test_an_update_makes_no_call_that_waits_for_the_gpu(settings):
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
-    assert subject.num_updates == 4 and subject.num_bad_updates == 0
+    assert subject.num_updates == 4 and subject.faults.num_bad == 0
 
 
 def _read(shared, size, last, results):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from monobeast.faults import FaultRecord
+from monobeast.rollouts import allocate
 from monobeast.runs import logs
 from monobeast.runs.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
-from monobeast.rollouts import allocate
 
 
 def make_batch(is_first, done, returns):
@@ -36,7 +37,7 @@ def make_statistics(loss, num_clipped=0.0):
 class StubLearner:
     """The numbers of a learner that a row holds."""
 
-    num_updates, num_bad_updates, learning_rate = 2, 0, 0.5
+    num_updates, learning_rate, faults = 2, 0.5, FaultRecord(torch.device("cpu"))
 
     def __init__(self, step=40):
         self.step = step

@@ -144,6 +144,30 @@ def test_a_damaged_run_is_named_with_its_fault_beside_the_others(tmp_path):
     assert bad.name == "bad" and "meta.json is damaged" in bad.state
 
 
+@pytest.mark.parametrize("damage", [{"step": "abc"}, {"step": [1]}, {"history": None}, {"state": {}}], ids=str)
+def test_numbers_that_are_none_in_one_run_do_not_hide_the_others(tmp_path, damage):
+    write_run(tmp_path / "good")
+    write_run(tmp_path / "bad", meta=damage)
+
+    good, bad = sorted(list_runs(str(tmp_path)), key=lambda line: line.state)
+    assert (good.name, good.state) == ("good", "complete")
+    assert f"meta.json is damaged: its {next(iter(damage))} is" in bad.state
+
+
+def test_no_damaged_row_hides_a_run(tmp_path):
+    folder = write_run(tmp_path / "example")
+    (folder / "logs.csv").write_text("x" * 300_000 + '\n"\n')
+
+    assert ls(tmp_path).mean_return == 3.0
+
+
+def test_what_would_move_the_cursor_is_not_printed(tmp_path):
+    write_run(tmp_path / "example", env="a\x1b[2J\nb")
+
+    (line,) = format_table(list_runs(str(tmp_path)), NOW)[1:]
+    assert "a?[2J?b" in line
+
+
 @pytest.mark.parametrize(
     ("seconds", "age"),
     [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (3 * 86_400, "3 d"), (-5, "0 s")],

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from command_lines import run
 from resource_needs import ROOMY, UNKNOWN, on_linux
+from saved_runs import save_run
 
 from monobeast.actor_pool import ActorPool
 from monobeast.resources import machine
@@ -20,6 +22,16 @@ CATCH = ("--env", "monobeast/Catch-v0", "--device", "cpu", "--envs_per_actor", "
 @pytest.fixture
 def roomy(monkeypatch):
     monkeypatch.setattr(machine, "read", lambda: ROOMY)
+
+
+def test_a_complete_run_needs_nothing(tmp_path, capfd):
+    path = save_run(tmp_path, env="monobeast/Catch-v0", total_steps=1) / "checkpoint.pt"
+    content = torch.load(path, weights_only=True)
+    content["learner"]["step"] = 1
+    torch.save(content, path)
+
+    flags = ("--resume", "--xpid", "example", "--savedir", tmp_path, "--num_actors", 1)
+    assert run(capfd, "plan", *flags) == (0, "already complete at step 1: nothing is needed\n", "")
 
 
 def test_plan_prints_a_table_starts_nothing_and_makes_no_folder(tmp_path, capfd, monkeypatch, roomy):

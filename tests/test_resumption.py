@@ -7,8 +7,9 @@ import os
 
 import pytest
 import torch
+from saved_runs import save_run
 
-from monobeast import autotuning, seeding
+from monobeast import autotuning, preparation, seeding, training
 from monobeast.runs import checkpoint, resumption, run_folder
 from monobeast.__main__ import run_command
 from monobeast.config import Config
@@ -93,6 +94,16 @@ def test_a_damaged_end_of_a_file_is_dropped(tmp_path, end):
     CsvFile(path, ("step", "loss"), up_to_step=30).close()
 
     assert path.read_text().splitlines() == ["step,loss", "10,1.5"]
+
+
+@pytest.mark.parametrize("after", ["", "x" * 200_000])
+def test_a_stray_quotation_mark_takes_no_other_row_along(tmp_path, after):
+    path = tmp_path / "logs.csv"
+    path.write_text(f'step,loss\n10,1.5\n"20,2.5{after}\n30,3.5\n')
+
+    CsvFile(path, ("step", "loss"), up_to_step=30).close()
+
+    assert path.read_text().splitlines() == ["step,loss", "10,1.5", "30,3.5"]
 
 
 def test_columns_that_came_since_are_empty_in_the_rows_before(tmp_path):
@@ -215,6 +226,53 @@ def test_a_complete_run_ends_at_once(tmp_path, capsys, flags):
     output, errors = capsys.readouterr()
     assert "already complete at step 400" in output and errors == ""  # nothing was measured
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
+
+
+def test_a_preset_that_is_named_again_leaves_the_runs_own_settings(tmp_path):
+    saved = Config(preset="classic", learning_rate=5e-4, batch_size=2, optimizer="adam", xpid="run")
+
+    merged, changes = resumption.merge(saved, Config(resume=True, xpid="run", preset="classic", total_steps=5))
+
+    assert (merged.learning_rate, merged.batch_size, merged.optimizer) == (5e-4, 2, "adam")
+    assert changes.keys() == {"total_steps"}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_what_is_given_for_the_optimizer_is_what_it_goes_on_with(tmp_path, optimizer):
+    folder = begin(tmp_path, optimizer=optimizer).folder
+
+    go_on(tmp_path, total_steps=800, epsilon=0.5, **({"alpha": 0.25} if optimizer == "rmsprop" else {}))
+
+    (group,) = checkpoint.load(folder)["learner"]["optimizer"]["param_groups"]
+    assert (group["eps"], group.get("alpha", 0.25)) == (0.5, 0.25)
+
+
+def test_weights_alone_are_no_run_to_go_on_with(tmp_path):
+    folder = begin(tmp_path, evaluate_every=200, evaluate_episodes=1).folder
+    (folder / "best.pt").replace(folder / "checkpoint.pt")
+
+    with pytest.raises(ValueError, match="^--resume: the checkpoint in .* holds weights alone, as best.pt does: test"):
+        go_on(tmp_path, total_steps=800)
+
+
+def test_a_run_that_another_process_took_further_since_the_checkpoint_was_read_is_left_alone(tmp_path):
+    folder = begin(tmp_path).folder
+    late = preparation.prepare(Config(resume=True, xpid="run", savedir=str(tmp_path), total_steps=1200))
+    go_on(tmp_path, total_steps=800)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"}
+
+    with pytest.raises(ValueError, match="^--xpid run: another process has taken the run from step 400 to 800 mean"):
+        training.run(late)
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "out.log"} == before
+
+
+def test_a_resumed_run_that_is_stopped_before_its_first_update_is_kept(tmp_path, monkeypatch):
+    folder = save_run(tmp_path, "run", env="monobeast/Catch-v0")  # at step 0, as an import is
+    monkeypatch.setattr(training.Session, "train", lambda self: "stopped")
+
+    assert go_on(tmp_path).state == "stopped"
+    assert (folder / "checkpoint.pt").exists()
 
 
 def test_fewer_steps_than_a_run_has_are_not_taken_for_a_complete_run(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 
 from monobeast.config import Config
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
     for flag, file in wanted.items():
-        if not Path(file).expanduser().absolute().parent.is_dir():
+        if not Path(os.path.expanduser(file)).absolute().parent.is_dir():
             raise ValueError(f"--{flag} {file}: must be a file in a folder that exists")
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, evaluation, onnx_file
@@ -54,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
     step = content["learner"]["step"]
     if arguments.onnx is not None:
         description = {"env": config.env, "step": str(step), "run": folder.name}
-        onnx_file.write(Path(arguments.onnx).expanduser(), network, spaces, description)
+        onnx_file.write(Path(os.path.expanduser(arguments.onnx)), network, spaces, description)
     if arguments.state_dict is not None:
         import torch
 
-        torch.save(network.state_dict(), Path(arguments.state_dict).expanduser())
+        torch.save(network.state_dict(), Path(os.path.expanduser(arguments.state_dict)))
     for file in wanted.values():
         print(f"wrote {file}: {config.env}, trained for {step:,} agent steps")
     return 0

@@ -1,6 +1,7 @@
 """`monobeast import-torchbeast`: a checkpoint of TorchBeast's MonoBeast becomes a run."""
 
 import argparse
+import os
 from pathlib import Path
 
 from monobeast.config import Config
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     Config(xpid=arguments.xpid)  # refused before the seconds that torch takes to import
     from monobeast.runs import torchbeast_checkpoint
 
-    found = torchbeast_checkpoint.read(Path(arguments.file).expanduser())
+    found = torchbeast_checkpoint.read(Path(os.path.expanduser(arguments.file)))
     folder, config, step = torchbeast_checkpoint.save_as_run(found, arguments.savedir, arguments.xpid)
     network = "with LSTM" if config.use_lstm else "without LSTM"
     print(f"{config.env}, {network}, at step {step:,} of {config.total_steps:,}; the run is in {folder}")

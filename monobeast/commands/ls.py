@@ -1,7 +1,6 @@
 """`monobeast ls`: the runs in a folder, a line each, the newest first."""
 
 import argparse
-import csv
 import datetime
 import gzip
 import os
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from monobeast.config import Config
 from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs import run_folder
+from monobeast.runs.csv_file import split_rows
 
 _HEADER = ("name", "environment", "steps", "of", "return", "age", "state")
 _IS_NUMBER = (False, False, True, True, True, True, False)  # set to the right
@@ -94,7 +94,13 @@ def _cells(line: RunLine, now: datetime.datetime) -> tuple[str, ...]:
     steps = ["" if number is None else f"{number:,}" for number in (line.step, line.total_steps)]
     mean_return = "" if line.mean_return is None else f"{line.mean_return:.2f}"
     age = "" if line.start is None else _format_age((now - line.start).total_seconds())
-    return (line.name, line.environment, *steps, mean_return, age, line.state)
+    name, environment, state = map(_printable, (line.name, line.environment, line.state))
+    return (name, environment, *steps, mean_return, age, state)
+
+
+def _printable(text: str) -> str:
+    """Without what would move a terminal's cursor: line ends, control characters."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _format_age(seconds: float) -> str:
@@ -167,7 +173,7 @@ def _last_rows(path: Path, number: int) -> list[dict[str, str]]:
         return []
     whole = lines[1 if is_cut else 0 : -1]  # after the last line's end there is nothing, or half a line
     texts = (line.decode(errors="replace").replace("\0", "") for line in (header, *whole[-number:]))
-    return list(csv.DictReader(texts))
+    return split_rows([text.rstrip("\r\n") for text in texts])
 
 
 def _read_time(text: Any) -> datetime.datetime | None:

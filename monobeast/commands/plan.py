@@ -30,6 +30,9 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
 
     try:
         prepared = preparation.prepare(config, given=set(settings))
+        if prepared.is_complete:
+            print(f"already complete at step {prepared.saved['learner']['step']:,}: nothing is needed")
+            return 0
         plan = requirements.make_plan(prepared.config, prepared.spaces, prepared.network)
     except requirements.DoesNotFit as refusal:
         plan = refusal.plan

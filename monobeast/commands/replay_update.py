@@ -1,6 +1,7 @@
 """`monobeast replay-update`: repeats, on the CPU, an update whose numbers were not finite."""
 
 import argparse
+import os
 from pathlib import Path
 
 
@@ -23,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from monobeast.runs import bad_batch
 
-    kept = bad_batch.load(Path(arguments.file).expanduser(), arguments.env, arguments.network)
+    kept = bad_batch.load(Path(os.path.expanduser(arguments.file)), arguments.env, arguments.network)
     replay = bad_batch.replay(kept)
     for name, value in replay.numbers.items():
         print(f"{name:40} {value:.6g}")

@@ -20,7 +20,7 @@ class Costs(NamedTuple):
         by_place = dict.fromkeys(("actors", "learner", "GPU", "copies"), 0.0)
         for part in parts:
             by_place[part.place] += part.seconds_per_step
-        return cls(*by_place.values())
+        return cls(by_place["actors"], by_place["learner"], by_place["GPU"], by_place["copies"])
 
 
 class Bound(NamedTuple):

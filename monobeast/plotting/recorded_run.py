@@ -17,6 +17,8 @@ import numpy as np
 
 Columns = dict[str, np.ndarray]
 
+_KINDS = {"step": int, "history": list, "state": str}  # of what readers of meta.json count on, where it is there
+
 
 class Episodes(NamedTuple):
     """The finished episodes of a run, in the order in which the learner met them."""
@@ -81,6 +83,9 @@ class RecordedRun:
         config = meta.get("config") if isinstance(meta, dict) else None
         if not isinstance(config, dict) or not isinstance(config.get("env"), str):
             self._refuse("meta.json is damaged: it holds no config with an env")
+        for name, kinds in _KINDS.items():
+            if not isinstance(meta.get(name, kinds()), kinds):
+                self._refuse(f"meta.json is damaged: its {name} is {meta[name]!r:.40}")
         return meta
 
     def _read_csv(self, file_name: str, required: tuple[str, ...]) -> Columns:

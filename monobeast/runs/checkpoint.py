@@ -74,9 +74,12 @@ def read(path: Path) -> dict[str, Any]:
 
     Raises:
         ValueError: as for `load`.
+        OSError: it cannot be opened.
     """
     if not path.exists():
         raise ValueError(f"no checkpoint at {path}")
+    with open(path, "rb"):  # one that is closed to us is not damaged
+        pass
     if not zipfile.is_zipfile(path):  # torch.load would try it as the pickle that old checkpoints were
         raise ValueError(f"{path} is not a checkpoint: not an archive, or cut off")
     try:

@@ -61,7 +61,7 @@ class _LogFile(logging.FileHandler):
 def console(out_log: Path) -> Iterator[None]:
     """Sends the package's messages to standard output and to the file `out_log`."""
     # The file first: it must have the message at which the other removes itself, too.
-    handlers = [_LogFile(out_log), _open_standard_output()]
+    handlers = [_LogFile(out_log, encoding="utf-8"), _open_standard_output()]
     for handler in handlers:
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%H:%M:%S"))
         logger.addHandler(handler)
@@ -78,9 +78,10 @@ def console(out_log: Path) -> Iterator[None]:
             handler.close()
 
 
-def _open_standard_output() -> logging.StreamHandler:
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    if is_terminal and not os.environ.get("TQDM_DISABLE"):  # tqdm's own switch
+def _open_standard_output() -> logging.Handler:
+    if sys.stdout is None:  # closed from the start
+        return logging.NullHandler()
+    if sys.stdout.isatty() and not os.environ.get("TQDM_DISABLE"):  # tqdm's own switch
         with contextlib.suppress(ImportError):
             return _Terminal(sys.stdout)
     return _StandardOutput(sys.stdout)

@@ -46,13 +46,13 @@ def check(config: Config, saved: dict[str, Any] | None) -> None:
 
 def get_state(actors: InlineActor, learner: Learner) -> dict[str, Any]:
     """What a checkpoint holds under `KEY`, beside what every checkpoint holds."""
-    return {"actors": actors.get_state(), "num_bad_in_a_row": learner.num_bad_in_a_row}
+    return {"actors": actors.get_state(), "num_bad_in_a_row": learner.faults.num_in_a_row}
 
 
 def set_state(saved: dict[str, Any], actors: InlineActor, learner: Learner) -> None:
     """Lets both go on from a checkpoint; before the actor is entered."""
     actors.set_state(saved[KEY]["actors"])
-    learner.num_bad_in_a_row = saved[KEY]["num_bad_in_a_row"]
+    learner.faults.restore(num_in_a_row=saved[KEY]["num_bad_in_a_row"])
 
 
 def _way_out(saved: dict[str, Any] | None) -> str:

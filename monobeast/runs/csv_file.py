@@ -69,5 +69,14 @@ def _read_rows(path: Path, up_to_step: int) -> list[dict[str, str]]:
         return []
     whole_lines = content[: content.rfind(b"\n") + 1].decode(errors="replace")
     # After a power cut a file may end in zeros.
-    rows = csv.DictReader(io.StringIO(whole_lines.replace("\0", ""), newline=""))
-    return [row for row in rows if (row.get("step") or "").isdecimal() and int(row["step"]) <= up_to_step]
+    rows = split_rows(whole_lines.replace("\0", "").splitlines())
+    return [row for row in rows if row.get("step", "").isdecimal() and int(row["step"]) <= up_to_step]
+
+
+def split_rows(lines: list[str]) -> list[dict[str, str]]:
+    """Cells by their column's name, of rows of numbers under a header; whatever is in a damaged row stays in that row.
+
+    Not by `csv`, for which a stray quotation mark opens a cell that ends many lines later.
+    """
+    header, *rows = [line.split(",") for line in lines] or [[]]
+    return [dict(zip(header, row)) for row in rows]

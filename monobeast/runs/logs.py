@@ -185,7 +185,7 @@ class RunLog:
             "mean_episode_return": _mean(returns),
             "mean_episode_length": _mean(lengths),
             "actor_restarts": actor_restarts,
-            "bad_updates": learner.num_bad_updates,
+            "bad_updates": learner.faults.num_bad,
         }
         row |= shares._asdict()
         row |= summarize_vtrace(averages) if averages else {}

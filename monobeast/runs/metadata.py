@@ -72,8 +72,8 @@ class Metadata:
         """The starts before this one, the oldest first."""
         try:
             before = json.loads(self._path.read_text())
-            history = before.pop("history", [])
-        except (OSError, ValueError, AttributeError):
+            history = [*before.pop("history", [])]
+        except (OSError, ValueError, AttributeError, TypeError):
             return []  # a damaged file is no reason not to go on
         return [*history, {name: before[name] for name in _HISTORY if name in before}]
 

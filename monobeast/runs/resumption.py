@@ -4,12 +4,13 @@ import dataclasses
 from typing import Any
 
 from monobeast.config import AUTO, Config
+from monobeast.presets import PRESETS
 from monobeast.runs import permission
 
 # What the weights, the optimizer's state or the meaning of the curve hang on.
 _FIXED = (
     *("env", "full_action_space", "network", "use_lstm", "normalize_observations"),  # shapes of the network
-    *("optimizer", "momentum", "normalize_rewards"),  # what the learner's state holds
+    *("optimizer", "momentum", "rmsprop_start", "normalize_rewards"),  # what the learner's state holds
     *("seed", "preset"),  # what the run is
 )
 # What the saved state of environments and staging hangs on.
@@ -27,7 +28,8 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
     Args:
         saved: Of the checkpoint, resolved.
         asked: What is asked for now.
-        given: Names of the settings that were given; those that are not at their default where it is None.
+        given: Names of the settings that were given; where it is None, those that are neither at their default nor at
+            their preset's.
 
     Returns:
         The settings, and for each that changed its value before and now. What is None now is still to be chosen.
@@ -37,7 +39,9 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
             user's own that was not named again.
     """
     if given is None:
-        given = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
+        named = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
+        # What the preset filled in is taken for the run's own, not for given.
+        given = {name for name in named if getattr(asked, name) != PRESETS.get(asked.preset or "", {}).get(name)}
     values = {name: getattr(asked, name) for name in given}
     if values.get("disable_cuda") and "device" not in given:
         values["device"] = "cpu"  # in place of the GPU that was found

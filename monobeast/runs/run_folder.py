@@ -122,4 +122,4 @@ def remove(folder: Path) -> None:
 
 
 def _root(savedir: str) -> Path:
-    return Path(savedir).expanduser().absolute()
+    return Path(os.path.expanduser(savedir)).absolute()
