@@ -3,7 +3,7 @@
 from typing import Any
 
 # Unlike the paper and TorchBeast: small batches, so more updates per step; a light value loss; and an entropy cost that
-# falls to 0. Early exploration finds how to return a ball that comes back, and late in training random actions no longer
+# falls to 0. Early exploration finds how to return a ball that comes back; late in training random actions no longer
 # miss one (docs/results.md). Unlike TorchBeast, the average of squared gradients starts at 1.
 _ATARI: dict[str, Any] = {
     "unroll_length": 10,
@@ -23,8 +23,8 @@ _ATARI: dict[str, Any] = {
 
 PRESETS: dict[str, dict[str, Any]] = {
     "atari": _ATARI,
-    # With steps as large as the other presets', the LSTM's gates saturate before V is near its level, and neither learns
-    # after that (docs/results.md).
+    # With steps as large as the other presets', the LSTM's gates saturate before V is near its level, and neither
+    # learns after that (docs/results.md).
     "atari_lstm": _ATARI | {"learning_rate": 3e-4, "epsilon": 0.01},
     # For small tasks with float observations: as many updates, but larger steps.
     "classic": _ATARI | {"learning_rate": 1e-3},
