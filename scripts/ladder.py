@@ -66,8 +66,8 @@ PENDULUM = CLASSIC | {
     **{"env": "Pendulum-v1", "total_steps": 600_000, "unroll_length": 20, "discounting": 0.9, "vtrace_lambda": 0.95},
     **{"reward_scale": 0.1, "entropy_cost": 0.0, "entropy_cost_end": 0.0},
 }
-# Rewards of a hundred are scaled to the size of other tasks' rewards: otherwise every gradient is clipped to one length.
-# With ten times the entropy cost, the entropy bonus outweighs the cost of fuel, and a landed lander never rests.
+# Rewards of a hundred are scaled to the size of other tasks' rewards: otherwise every gradient is clipped to one
+# length. With ten times the entropy cost, the entropy bonus outweighs the cost of fuel, and a landed lander never rests.
 LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 3_000_000, "unroll_length": 20},
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
@@ -75,8 +75,8 @@ LUNAR_LANDER = CLASSIC | {
 PONG = ATARI | {"total_steps": 3_000_000}
 # The longer runs use bfloat16, which takes two thirds of the time.
 PONG_BFLOAT16 = PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}
-# With the larger steps of the other runs, the LSTM's gates saturated before V had reached its level, and neither learned
-# after that (docs/results.md).
+# With the larger steps of the other runs, the LSTM's gates saturated before V had reached its level, and neither
+# learned after that (docs/results.md).
 PONG_LSTM = PONG_BFLOAT16 | {"use_lstm": True, "learning_rate": 3e-4, "epsilon": 0.01, "total_steps": 4_000_000}
 WIDE = {"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32}
 BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}

@@ -75,8 +75,8 @@ def render_pong() -> str:
     score = recorder.read_test(run.folder)
     machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
     text = (
-        f"Pong without sticky actions, one seed: after {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, "
-        f"other jobs beside it), the mean return of the last {bounds.NUM_EPISODES} training episodes is "
+        f"Pong without sticky actions, one seed: after {run.meta['step']:,} agent steps ({_wall_time(run)} on "
+        f"{machine}, other jobs beside it), the mean return of the last {bounds.NUM_EPISODES} training episodes is "
         f"{returns.mean():.2f} of 21, and `test` scores {score.mean:.2f} ± {score.deviation:.2f} over "
         f"{score.num_episodes} games."
     )
