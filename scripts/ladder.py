@@ -67,7 +67,7 @@ PENDULUM = CLASSIC | {
     **{"reward_scale": 0.1, "entropy_cost": 0.0, "entropy_cost_end": 0.0},
 }
 # Rewards of a hundred are scaled to the size of other tasks' rewards: otherwise every gradient is clipped to one
-# length. With ten times the entropy cost, the entropy bonus outweighs the cost of fuel, and a landed lander never rests.
+# length. With ten times the entropy cost, the entropy bonus outweighs the cost of fuel: a landed lander never rests.
 LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 3_000_000, "unroll_length": 20},
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
