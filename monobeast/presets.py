@@ -1,10 +1,10 @@
-"""Settings that belong together; `Config` fills from them what was left open."""
+"""Presets: named sets of settings, from which `Config` fills those left open."""
 
 from typing import Any
 
-# Unlike the paper and TorchBeast: small batches and so more updates a step, an average of squared gradients that starts
-# at 1, a light value loss, and an entropy cost that falls to 0: chance finds out early how to return a ball that comes
-# back, and at the end no longer misses one (docs/results.md).
+# Unlike the paper and TorchBeast: small batches, so more updates per step; a light value loss; and an entropy cost that
+# falls to 0. Early exploration finds how to return a ball that comes back; late in training random actions no longer
+# miss one (docs/results.md). Unlike TorchBeast, the average of squared gradients starts at 1.
 _ATARI: dict[str, Any] = {
     "unroll_length": 10,
     "batch_size": 8,
@@ -23,12 +23,12 @@ _ATARI: dict[str, Any] = {
 
 PRESETS: dict[str, dict[str, Any]] = {
     "atari": _ATARI,
-    # By steps as large as the others, an LSTM's gates are driven to their ends before V is near its level, after which
-    # neither learns (docs/results.md).
+    # With steps as large as the other presets', the LSTM's gates saturate before V is near its level, and neither
+    # learns after that (docs/results.md).
     "atari_lstm": _ATARI | {"learning_rate": 3e-4, "epsilon": 0.01},
-    # For small tasks with float observations: as many updates, larger steps.
+    # For small tasks with float observations: as many updates, but larger steps.
     "classic": _ATARI | {"learning_rate": 1e-3},
-    # Table G.1 of arXiv 1802.01561; the optimizer starts as TensorFlow's.
+    # Table G.1 of arXiv 1802.01561; the optimizer starts as in TensorFlow.
     "paper": _ATARI
     | {"envs_per_actor": 1, "unroll_length": 20, "batch_size": 32}
     | {"learning_rate": 6e-4, "epsilon": 0.01, "baseline_cost": 0.5, "entropy_cost_end": None},

@@ -1,7 +1,7 @@
-"""Writes the table of equations of docs/vtrace.md from docstrings: `python scripts/equations.py`.
+"""Generates the table of equations of docs/vtrace.md from docstrings: `python scripts/equations.py`.
 
-A function of the mathematics, or a test, stands in the row of every equation that its docstring names. A test that is
-skipped, or may be, or is expected to fail, shows nothing: it does not stand there.
+A mathematical function or a test is listed in the row of every equation that its docstring names. A test that is or may
+be skipped, or is expected to fail, is not listed, since it shows nothing.
 """
 
 import argparse
@@ -33,20 +33,20 @@ _CITATION = re.compile(r"equation \(\d\)|(?:remark|theorem|table) \d|section \d\
 
 @cache
 def find_citations(path: Path) -> list[tuple[str, str]]:
-    """Every equation that a function's docstring names, as `EQUATIONS` spells it, and the function's name."""
+    """Every equation that a function's docstring names, spelled as in `EQUATIONS`, with the function's name."""
     nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
     named = [(node.name, _CITATION.findall(ast.get_docstring(node) or "")) for node in nodes if node.name[0] != "_"]
     return [(text[0].lower() + text[1:], name) for name, texts in named for text in dict.fromkeys(texts)]
 
 
 def find_functions(equation: str) -> list[str]:
-    """Functions that compute it."""
+    """Functions that compute the equation."""
     cited = [(path, *citation) for path in MATHEMATICS for citation in find_citations(path)]
     return [f"`{path.stem}.{name}`" for path, found, name in cited if found == equation]
 
 
 def find_tests(equation: str) -> list[str]:
-    """Tests that show it: their files, and their names as the sentences that they are."""
+    """Tests of the equation: their files, and their names as sentences."""
     cited = [(path, *citation) for path in TESTS for citation in find_citations(path)]
     tests = [(path.stem, name) for path, found, name in cited if found == equation and name in find_run(path)]
     return [f"`{stem}`: {name.removeprefix('test_').replace('_', ' ')}" for stem, name in tests]
@@ -54,7 +54,7 @@ def find_tests(equation: str) -> list[str]:
 
 @cache
 def find_run(path: Path) -> set[str]:
-    """Names of a file's tests that always run: pytest takes the last of a name, at the top of a module."""
+    """Names of a file's tests that always run; of functions with one name, pytest takes the last at module level."""
     body = ast.parse(path.read_text()).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
     others = [node for node in body if not isinstance(node, ast.FunctionDef)]
@@ -65,7 +65,7 @@ def find_run(path: Path) -> set[str]:
 
 
 def render(page: str) -> str:
-    """The page with its table made anew."""
+    """The page with its table regenerated."""
     rows = ["| arXiv 1802.01561 | what | function | test |", "| --- | --- | --- | --- |"]
     for equation, what in EQUATIONS.items():
         cells = [equation, what, ", ".join(find_functions(equation)), "; ".join(find_tests(equation))]

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/flags.md, presets and flags, from the code: `python scripts/flags.py`."""
+"""Generates the tables of docs/flags.md, presets and flags, from the code: `python scripts/flags.py`."""
 
 import argparse
 import dataclasses
@@ -11,15 +11,15 @@ from monobeast.config import Config
 from monobeast.presets import PRESETS
 
 PAGE = Path(__file__).parent.parent / "docs" / "flags.md"
-# What stands above the flags of a group of `Config`.
+# Headings of the groups of `Config`.
 _TITLES = {
     "run": "The run",
     "actors": "Actors",
     "learner": "Learner",
     "loss": "Loss",
     "network": "Network",
-    "environment": "Environment (`test` has these too)",
-    "test": "Of `test` alone",
+    "environment": "Environment (also flags of `test`)",
+    "test": "Only for `test`",
 }
 _BLOCK = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -50,7 +50,7 @@ _MAKERS = {"presets": _presets, "flags": _flags}
 
 
 def render(page: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables regenerated."""
     return _BLOCK.sub(lambda block: "\n".join([block[1].rstrip(), "", *_MAKERS[block[2]](), "", block[3]]), page)
 
 

@@ -38,7 +38,7 @@ def main() -> None:
     auto = preparation.prepare(Config(**chosen)).config
     speeds = measure([chosen | size for size in sizes])
     best = max(speeds)
-    print("| actors | environments each | learner threads | steps/s | of the best | |")
+    print("| actors | environments each | learner threads | steps/s | relative to the best | |")
     print("| --- | --- | --- | --- | --- | --- |")
     for speed, size in sorted(zip(speeds, sizes, strict=True), key=lambda pair: -pair[0]):
         mark = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""

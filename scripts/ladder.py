@@ -1,7 +1,7 @@
 """The ladder: tasks of growing difficulty, each with the settings that learn it and the bound that shows it.
 
-Settings are pinned: all that a preset or the package may choose otherwise tomorrow is written out here, so that a
-recorded result can be made again.
+Settings are pinned: everything that a preset or the package may change later is written out here, so that a recorded
+result can be reproduced.
 """
 
 from typing import Any, NamedTuple
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import recorder
 from bounds import Check, atari_checks, mean_at_least, mean_return, relative_value
 
-TESTS = recorder.ROOT / "tests"  # where the task with a fixed horizon is
+TESTS = recorder.ROOT / "tests"  # has the task with a fixed horizon
 
 
 class Variant(NamedTuple):
-    """Settings of one kind of run of a rung, and what each run of it, a seed each, must reach."""
+    """Settings of one kind of run of a rung, and the bounds that each run must reach; one run per seed."""
 
     settings: dict[str, Any]
     checks: tuple[Check, ...]
-    suffix: str = ""  # of the run's name, where a rung has several variants
+    suffix: str = ""  # of the run's name, if a rung has several variants
 
 
 class Rung(NamedTuple):
@@ -46,37 +46,37 @@ ATARI = CLASSIC | {
     **{"max_episode_frames": 108_000, "log_interval_s": 30.0, "checkpoint_interval_s": 120.0},
 }
 CATCH = CLASSIC | {"env": "monobeast/Catch-v0", "learning_rate": 2e-3, "total_steps": 300_000}
-# Chance that is still paid for at the end drops a pole now and then: with a constant 0.01 seed 1 ended at 444 and 478.
+# An entropy bonus that lasts to the end drops a pole now and then: with a constant 0.01 seed 1 ended at 444 and 478.
 CARTPOLE = CLASSIC | {"env": "CartPole-v1", "entropy_cost_end": 0.0, "total_steps": 800_000}
-# Without a clip: all environments end in the same step, and of large gradients that are cut to one length, those of
-# the many batches without an end would outvote those of the few with one. V would be a median of its targets.
+# Without gradient clipping: all environments end in the same step. If large gradients were clipped to one length, the
+# many batches without an end would outvote the few with one, and V would be a median of its targets.
 HORIZON = CLASSIC | {
     **{"env": "stub_environments:Horizon-v0", "discounting": 0.9, "total_steps": 100_000},
     "grad_norm_clipping": 1e9,
 }
-# Unrolls long enough for a gradient from the question, 12 steps after the cue, to the cue.
+# Unrolls are long enough for a gradient from the question back to the cue, 12 steps before it.
 MEMORY = CLASSIC | {
     **{"env": "monobeast/Memory-v0", "total_steps": 150_000, "unroll_length": 20},
     **{"learning_rate": 2e-3, "epsilon": 0.01, "rmsprop_start": 0.0, "baseline_cost": 0.5},
 }
 COLOR_CATCH = CATCH | {"env": "monobeast/ColorCatch-v0"}
-# Rewards of -16 a step, made as small as those of other tasks; a swing is a matter of a second, which is 20 steps. The
-# standard deviation finds its own way down.
+# Rewards down to -16 per step are scaled to the size of other tasks' rewards. A swing takes about a second, which is 20
+# steps. The standard deviation shrinks by itself.
 PENDULUM = CLASSIC | {
     **{"env": "Pendulum-v1", "total_steps": 600_000, "unroll_length": 20, "discounting": 0.9, "vtrace_lambda": 0.95},
     **{"reward_scale": 0.1, "entropy_cost": 0.0, "entropy_cost_end": 0.0},
 }
-# Rewards of a hundred, made as small as those of other tasks: else the clip cuts every gradient to one length. With ten
-# times the entropy cost, chance is worth more than the fuel it burns, and a lander that has touched down never rests.
+# Rewards of a hundred are scaled to the size of other tasks' rewards: otherwise every gradient is clipped to one
+# length. With ten times the entropy cost, the entropy bonus outweighs the cost of fuel: a landed lander never rests.
 LUNAR_LANDER = CLASSIC | {
     **{"env": "LunarLander-v3", "total_steps": 3_000_000, "unroll_length": 20},
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
 }
 PONG = ATARI | {"total_steps": 3_000_000}
-# The longer runs, in bfloat16: two thirds of the time.
+# The longer runs use bfloat16, which takes two thirds of the time.
 PONG_BFLOAT16 = PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}
-# With the others' steps the LSTM's gates were driven to their ends before V was near its level, after which neither
-# learned (docs/results.md).
+# With the larger steps of the other runs, the LSTM's gates saturated before V had reached its level, and neither
+# learned after that (docs/results.md).
 PONG_LSTM = PONG_BFLOAT16 | {"use_lstm": True, "learning_rate": 3e-4, "epsilon": 0.01, "total_steps": 4_000_000}
 WIDE = {"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32}
 BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}
@@ -84,7 +84,7 @@ QBERT = ATARI | {"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 
 
 RUNGS = {
     "catch": Rung(
-        "Catch, 0.95 of the best",
+        "Catch, 0.95 of the maximum",
         (Variant(CATCH, (mean_at_least(0.95),)),),
         seeds=(1, 2, 3, 4, 5),
     ),
@@ -94,10 +94,10 @@ RUNGS = {
         seeds=(1, 2, 3, 4, 5),
     ),
     "horizon": Rung(
-        "A fixed horizon: the endless value, since a truncation is no end",
+        "Fixed horizon: the value of an endless task, since a truncation is not a termination",
         (
             Variant(HORIZON, (Check("learned value / (1 / (1 - gamma))", relative_value, low=0.95, high=1.05),)),
-            # The same, shown to be missed where the truncation is taken for an end.
+            # Taking the truncation for a termination misses that value.
             Variant(
                 HORIZON | {"env_kwargs": '{"taken_for_end": true}'},
                 (Check("learned value / (1 / (1 - gamma))", relative_value, high=0.75),),
@@ -109,7 +109,7 @@ RUNGS = {
         "Memory: what an LSTM is for",
         (
             Variant(MEMORY | {"use_lstm": True}, (mean_at_least(0.95),), suffix="-lstm"),
-            # Chance is 1 / 2; 0.65 is three standard deviations of the mean of 100 guesses above it.
+            # Guessing gives 1 / 2; 0.65 is three standard deviations of the mean of 100 guesses above it.
             Variant(MEMORY, (Check("mean return of the last 100 episodes", mean_return, high=0.65),), suffix="-mlp"),
         ),
     ),
@@ -123,24 +123,24 @@ RUNGS = {
         seeds=(1, 2, 3),
     ),
     "colorcatch": Rung(
-        "Catch by two choices at once (MultiDiscrete), 0.9 of the best",
+        "Catch with two choices at once (MultiDiscrete), 0.9 of the maximum",
         (Variant(COLOR_CATCH, (mean_at_least(0.9),)),),
         seeds=(1, 2, 3),
     ),
     "pendulum": Rung(
-        "Pendulum by continuous actions (Box)",
+        "Pendulum with continuous actions (Box)",
         (Variant(PENDULUM, (mean_at_least(-300),)),),
         seeds=(1, 2, 3),
     ),
     "pong": Rung("Pong without sticky actions", (Variant(PONG | {"env": "ALE/Pong-v5"}, atari_checks(18, 19)),)),
     "pong-noframeskip": Rung(
-        "Pong by its older name", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
+        "Pong under its older id", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
     "pong-bfloat16": Rung(
         "Pong in bfloat16",
         (
             Variant(PONG_BFLOAT16, atari_checks(18, 19)),
-            # By what `auto` may choose, where lag is twice as high.
+            # With sizes that `auto` may choose, where the lag is twice as high.
             Variant(PONG_BFLOAT16 | WIDE | {"total_steps": 4_000_000}, atari_checks(18, 19), suffix="-wide"),
         ),
     ),
@@ -148,7 +148,7 @@ RUNGS = {
         "Pong with an LSTM",
         (Variant(PONG_LSTM, atari_checks(0, 0)),),
     ),
-    # No bound but to have learned something: what it reaches in so few steps is the question.
+    # The bound only asks that it learned something: how far it gets in so few steps is the question.
     "pong-deep": Rung(
         "Pong with the deep network",
         (Variant(PONG_BFLOAT16 | {"network": "deep", "total_steps": 2_000_000}, atari_checks(-20, -20)),),
@@ -160,7 +160,7 @@ RUNGS = {
 
 
 def runs_of(name: str, seeds: tuple[int, ...] | None = None) -> list[tuple[str, Variant, int]]:
-    """The runs of a rung: name, variant and seed of each."""
+    """The runs of a rung: name, variant and seed."""
     rung = RUNGS[name]
     return [
         (f"{name}{variant.suffix}-{seed}", variant, seed)
@@ -170,7 +170,7 @@ def runs_of(name: str, seeds: tuple[int, ...] | None = None) -> list[tuple[str, 
 
 
 def flags_of(variant: Variant, seed: int) -> list[str]:
-    """The command line of a run, after `monobeast train`, but for where it is kept."""
+    """The command line of a run, after `monobeast train`, without its folder."""
     flags = []
     for name, value in (variant.settings | {"seed": seed}).items():
         flags += [f"--{'' if value else 'no_'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]

@@ -1,4 +1,4 @@
-"""Writes the numbers of docs/vtrace.md and draws its plot: `python scripts/make_vtrace_page.py`; needs matplotlib."""
+"""Generates the numbers and the plot of docs/vtrace.md: `python scripts/make_vtrace_page.py`; needs matplotlib."""
 
 import argparse
 import inspect
@@ -55,7 +55,7 @@ WORKED = Column([2.0, 0.5, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 2.0], [1.0, 2.0, 1.
 # Two steps, the reset step, and the first of the next episode, whose first state is worth 8.
 TRUNCATED = Column([1.0, 1.0, CUT, 1.0], [0.5, 0.5, 0.5, 0.5], [1.0, 1.0, 0.0, 1.0], [2.0, 2.0, 3.0, 8.0, 8.0])
 TERMINATED = TRUNCATED._replace(discounts=[0.5, 0.0, 0.5, 0.5])
-# Everything at once, so that every mistake shows: four ratios, an end, and parameters that all differ.
+# Everything at once, so that every mistake shows: four ratios, an episode end, and parameters that all differ.
 EVERYTHING = Column(
     ratios=[0.5, 4.0, CUT, 5.0, 4.0],
     discounts=[0.5, 0.4, 0.5, 0.2, 0.6],
@@ -71,7 +71,7 @@ def _vtrace(inputs: dict[str, np.ndarray], **parameters: float | None) -> Output
 
 
 def render(page: str) -> str:
-    """The page with its blocks made anew."""
+    """The page with its blocks regenerated."""
     makers = {
         "code": render_code,
         "example_inputs": render_example_inputs,
@@ -93,7 +93,7 @@ def render(page: str) -> str:
 
 
 def render_code() -> str:
-    """The two functions that compute it, without their docstrings."""
+    """The two functions that compute V-trace, without their docstrings."""
     functions = (vtrace.from_clipped_weights, vtrace.accumulate_backward)
     return "```python\n" + "\n\n\n".join(_without_docstring(function) for function in functions) + "\n```"
 
@@ -106,7 +106,7 @@ def _without_docstring(function: object) -> str:
 def render_example_inputs() -> str:
     gamma, last = WORKED.discounts[0], WORKED.states[-1]
     return _fill(
-        f"""Three steps, γ = {gamma:g}, ρ̄ = c̄ = λ = 1; V(x_3) = {last:g} is the bootstrap value. Begin with the last
+        f"""Three steps, γ = {gamma:g}, ρ̄ = c̄ = λ = 1; V(x_3) = {last:g} is the bootstrap value. Start with the last
         row."""
     )
 
@@ -122,7 +122,7 @@ def render_example() -> str:
 
 
 def render_example_steps() -> str:
-    """The same, as one would do it by hand."""
+    """The worked example, by hand."""
     (vs, advantages), V, gamma = WORKED.solve(), WORKED.states, WORKED.discounts
     weights = [min(1.0, ratio) for ratio in WORKED.ratios]
     errors = [*(vs - V[:-1]), 0.0]
@@ -138,7 +138,7 @@ def render_example_steps() -> str:
     factors = ["", f"{gamma[0]:g} · {first:g} · ", f"{gamma[0] * gamma[1]:g} · {first:g} · {second:g} · "]
     signed = [f"{delta:g}" if delta >= 0 else f"({delta:g})" for delta in deltas]
     terms = " + ".join(factor + delta for factor, delta in zip(factors, signed, strict=True))
-    lines.append(f"* The sum of equation (1) says the same: {V[0]:g} + {terms} = {vs[0]:g}.")
+    lines.append(f"* The sum of equation (1) gives the same: {V[0]:g} + {terms} = {vs[0]:g}.")
     q = f"{WORKED.rewards[0]:g} + {gamma[0]:g} · {vs[1]:g}"
     advantage = f"{weights[0]:g} ({q} - {V[0]:g}) = {advantages[0]:g}"
     lines.append(f"* Advantage of row 0: {advantage}, with v_1 = {vs[1]:g}, not with V(x_1) = {V[1]:g}.")
@@ -150,16 +150,16 @@ def render_two_actions() -> str:
     earned, low, high = _join(REWARDS, " and "), 1 / (MU / PI).max(), (PI / MU).max()
     return _fill(
         f"""One state, two actions with rewards {earned}, γ = {GAMMA:g}, π = ({_join(PI)}), μ = ({_join(MU)}):
-        V of π is {value_of(PI):g}, V of μ is {value_of(MU):g}. At ρ̄ = 1 the minimum is ({_join(minimum)}), normalized
-        ({_join(policy)}), so V is {value_of(policy):g}. From ρ̄ = {high:g} on, the largest ratio, it is V of π; below
-        the least ratio, {low:.3f}, V of μ. In the table c̄ = min(1, ρ̄)."""
+        the value of π is {value_of(PI):g}, that of μ is {value_of(MU):g}. At ρ̄ = 1 the minimum is ({_join(minimum)}),
+        normalized ({_join(policy)}), so V is {value_of(policy):g}. From the largest ratio on, ρ̄ = {high:g}, V is that
+        of π; below the smallest, {low:.3f}, that of μ. In the table c̄ = min(1, ρ̄)."""
     )
 
 
 def render_deviation() -> str:
     return _fill(
-        f"""*Deviation* is the standard deviation of v_0 over all trajectories of {N} steps that μ takes, V being the
-        fixed point; *contraction* the factor that an update of {N} steps leaves of the error of V."""
+        f"""*Deviation* is the standard deviation of v_0 over all trajectories of {N} steps under μ, with V at the fixed
+        point. *Contraction* is the factor by which an update of {N} steps multiplies the error of V."""
     )
 
 
@@ -168,7 +168,7 @@ def _join(numbers: np.ndarray, between: str = ", ") -> str:
 
 
 def render_rho_bars() -> str:
-    """Where rho-bar leads, c-bar being as large, but 1 at most."""
+    """The fixed point for each rho-bar; c-bar is as large, but at most 1."""
     head = ["rho-bar", "policy of equation (3)", "its V", "fixed point of V-trace", "contraction", "deviation of v_0"]
     rows = []
     for rho_bar in RHO_BARS:
@@ -187,9 +187,9 @@ def render_c_bars() -> str:
 def render_end_inputs() -> str:
     V, gamma = TRUNCATED.states, TRUNCATED.discounts[0]
     return _fill(
-        f"""Two steps with reward {TRUNCATED.rewards[0]:g}, an end, the reset step (row 2), one step of the next
-        episode; on-policy, γ = {gamma:g}; V is {V[0]:g}, {V[1]:g}, then {V[2]:g} at the final observation, {V[3]:g} at
-        the first of the next episode, and {V[4]:g}. A is the advantage:"""
+        f"""Two steps with reward {TRUNCATED.rewards[0]:g}, an episode end, the reset step (row 2), one step of the next
+        episode; on-policy, γ = {gamma:g}. V is {V[0]:g}, {V[1]:g}, then {V[2]:g} at the final observation, {V[3]:g} at
+        the next episode's first observation, and {V[4]:g} after it. A is the advantage:"""
     )
 
 
@@ -197,7 +197,7 @@ def render_ends() -> str:
     """Targets around an episode's end, right and wrong."""
     rows = {
         "truncation": TRUNCATED.solve(),
-        "termination, or a truncation that is taken for one": TERMINATED.solve(),
+        "termination, or a truncation treated as one": TERMINATED.solve(),
         "truncation, and a reset step that counts (ratio 1)": TRUNCATED._replace(ratios=[1.0] * 4).solve(),
     }
     head = ["what ends in row 1", *(f"v_{t}" for t in range(4)), *(f"A_{t}" for t in range(4))]
@@ -205,7 +205,7 @@ def render_ends() -> str:
 
 
 def render_end_steps() -> str:
-    """Of the table's rows, by hand."""
+    """The rows of the table, by hand."""
     V, r, gamma = TRUNCATED.states, TRUNCATED.rewards, TRUNCATED.discounts[0]
     cut, counted = TRUNCATED.solve().vs, TRUNCATED._replace(ratios=[1.0] * 4).solve().vs
     terminated = TERMINATED.solve().vs[1]
@@ -214,14 +214,14 @@ def render_end_steps() -> str:
         return f"{r[t]:g} + {gamma:g} · {after:g} = {result:g}"
 
     return _fill(
-        f"""By hand: truncated, v_1 is {sum_of(1, V[2], cut[1])}; terminated, it is {terminated:g}. Where the reset step
-        counts, the next episode reaches v_1: row 3 has the target {sum_of(3, V[4], counted[3])}, row 2 then
-        {sum_of(2, counted[3], counted[2])}, and v_1 is {sum_of(1, counted[2], counted[1])}."""
+        f"""By hand: v_1 is {sum_of(1, V[2], cut[1])} after truncation and {terminated:g} after termination. If the
+        reset step counts, the next episode leaks into v_1: row 3 has the target {sum_of(3, V[4], counted[3])}, row 2
+        has {sum_of(2, counted[3], counted[2])}, and v_1 is {sum_of(1, counted[2], counted[1])}."""
     )
 
 
 def render_arguments() -> str:
-    """What a function may take and return, under which names."""
+    """Arguments that a function may take and return, and their names."""
     names = {f"`{name}`": others.split() for name, (_, others) in ARGUMENTS.items()}
     names |= {f"`{name}`, returned": list(others) for name, *others in (VS, ERRORS, ADVANTAGES)}
     return _table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
@@ -231,18 +231,18 @@ def render_tolerances() -> str:
     """When a case agrees."""
     exact, rounded = write_power(TOLERANCE), write_power(FLOAT32_TOLERANCE)
     return _fill(
-        f"""A case *agrees* when no error is over {exact} of the largest magnitude in its column ({rounded} for inputs
-        or outputs in float32 or less; `--tolerance` is for others). It *differs* otherwise, and *failed* when there was
-        nothing to compare."""
+        f"""A case *agrees* if no error exceeds {exact} of the largest magnitude in its column ({rounded} if inputs or
+        outputs have float32 or less; `--tolerance` sets another limit). Otherwise it *differs*; it *failed* if there
+        was nothing to compare."""
     )
 
 
 def render_fault_inputs() -> str:
     rho_bar, pg_rho_bar, c_bar, lambda_ = APART.values()
     return _fill(
-        f"""Here is one column in which they show, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
-        c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. What differs is bold. Of
-        a mistake that is known in several ways, {len(FAULTS)} in all, the first one is shown."""
+        f"""The table shows their effect on one column, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
+        c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. Wrong numbers are bold.
+        Some mistakes can be made in several ways, {len(FAULTS)} in all; the table shows the first."""
     )
 
 
@@ -255,7 +255,7 @@ def make_case() -> Case:
 
 
 def render_faults() -> str:
-    """A column in which every mistake shows, and what the first way to make it does to it; what differs is bold."""
+    """A column in which every mistake shows, and its outputs for the first way to make each; wrong numbers are bold."""
     case = make_case()
     T = len(EVERYTHING.rewards)
     given = zip(("pi / mu", "gamma", "r", "V"), EVERYTHING, strict=True)
@@ -274,16 +274,16 @@ def render_faults() -> str:
             rows.append([title, *cells])
     outputs = _table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
     others = "\n".join(f"* {text}" for text in hidden)
-    return f"{inputs}\n\n{outputs}\n\nThese show where there are logits, or several columns:\n\n{others}"
+    return f"{inputs}\n\n{outputs}\n\nThese only show with logits, or with several columns:\n\n{others}"
 
 
 def _number(value: float) -> str:
-    """Up to four digits behind the point."""
+    """Up to four decimals."""
     return f"{value + 0.0:.4f}".rstrip("0").rstrip(".") if abs(value) > 5e-5 else "0"
 
 
 def _fill(text: str) -> str:
-    """One paragraph, in lines of the page's width."""
+    """One paragraph, wrapped to the page's width."""
     return textwrap.fill(" ".join(text.split()), 120, break_on_hyphens=False)
 
 

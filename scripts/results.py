@@ -1,4 +1,4 @@
-"""Writes what docs/results.md and README.md say of recorded runs, and the picture: `python scripts/results.py`."""
+"""Writes the generated blocks of docs/results.md and README.md, and the plot of Pong: `python scripts/results.py`."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
 PICTURE = recorder.ROOT / "docs" / "pong.png"
 _BLOCK = re.compile(r"(<!-- from results/: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# What changes the meaning of an Atari score, by the names of the settings.
+# Settings that affect an Atari score.
 _MEANING = (
     "sticky_actions life_loss_terminal full_action_space noop_max frame_skip reward_clipping max_episode_frames".split()
 )
@@ -33,7 +33,7 @@ _MEANING = (
 # Settings in which trials differ, and steps at which they are compared.
 _TRIED = "use_lstm precision total_steps unroll_length batch_size optimizer learning_rate epsilon rmsprop_start".split()
 _TRIED += ["baseline_cost", "entropy_cost", "entropy_cost_end"]
-# In runs that are older than the setting.
+# The value in runs that are older than the setting.
 _BEFORE = {"optimizer": "rmsprop", "entropy_cost_end": "as at the start", "precision": "float32"}
 _SYMPTOMS = ("entropy", "explained_variance", "dead_units_1", "dead_units_4", "feature_std", "logits_std")
 _CAME_OF_THEM = ("pong-1", "pong-lstm-1")  # runs of the ladder
@@ -41,32 +41,32 @@ _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
 
 def write_pages() -> None:
-    """Makes the blocks of all pages anew, in place."""
+    """Regenerates the blocks of all pages, in place."""
     sys.path.append(str(ladder.TESTS))
     for page in PAGES:
         page.write_text(render(page.read_text()))
 
 
 def render(page: str) -> str:
-    """The page with its blocks, each between two comments, made anew."""
+    """The page with its blocks, each between two comments, regenerated."""
     makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong, "lag": render_lag}
     return _BLOCK.sub(lambda block: f"{block[1]}{makers[block[2]]()}{block[3]}", page)
 
 
 def render_ladder() -> str:
-    """A section for every rung that has a recorded run."""
+    """A section for each rung that has a recorded run."""
     return "".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
 
 
 def render_lag() -> str:
-    """What each correction came to at each lag; nothing as long as there is no record of it."""
+    """The outcome of each correction at each lag; empty without a record."""
     if not lag.FOLDER.is_dir():
         return ""
     return "\n".join(["", f"![lag]({lag.PICTURE.name})", "", *_table(lag.tabulate(lag.read())), "", ""])
 
 
 def render_pong() -> str:
-    """A paragraph on Pong's rung; nothing as long as there is no record of it."""
+    """A paragraph on the rung of Pong; empty without a record."""
     found = _recorded("pong")
     if not found:
         return ""
@@ -75,15 +75,16 @@ def render_pong() -> str:
     score = recorder.read_test(run.folder)
     machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
     text = (
-        f"After {run.meta['step']:,} agent steps ({_wall_time(run)} on {machine}, other work beside it) the mean "
-        f"return of the last {bounds.NUM_EPISODES} training episodes is {returns.mean():.2f} of 21, and `test` over "
-        f"{score.num_episodes} games gives {score.mean:.2f} ± {score.deviation:.2f}, without sticky actions, one seed."
+        f"Pong without sticky actions, one seed: after {run.meta['step']:,} agent steps ({_wall_time(run)} on "
+        f"{machine}, other jobs beside it), the mean return of the last {bounds.NUM_EPISODES} training episodes is "
+        f"{returns.mean():.2f} of 21, and `test` scores {score.mean:.2f} ± {score.deviation:.2f} over "
+        f"{score.num_episodes} games."
     )
     return f"\n![{PICTURE.stem}](docs/{PICTURE.name})\n\n" + textwrap.fill(text, 120) + "\n\n"
 
 
 def draw_pong() -> None:
-    """The picture of Pong's rung beside what was tried before."""
+    """Plots the run of Pong beside an earlier trial."""
     runs = [recorder.RESULTS / name for name in ("pong-1", "trials/entropy-0.01")]
     labels = ["the Atari preset", "before: entropy cost 0.01, images with their mean"]
     flags = [flag for label in labels for flag in ("--label", label)]
@@ -112,7 +113,7 @@ def _render_rung(name: str, rung: ladder.Rung) -> str:
 
 
 def _wrap(command: str) -> str:
-    """A command as an indented block of lines that a shell takes as one."""
+    """A command as an indented block, with line continuations."""
     lines = [""]
     for part in re.split(r" (?=--)", command):
         if len(lines[-1]) + len(part) > 110:
@@ -138,14 +139,14 @@ def _describe_run(run: RecordedRun) -> dict[str, Any]:
 
 
 def _wall_time(run: RecordedRun) -> str:
-    """Of all its parts, where it was stopped and resumed."""
+    """Total time of all parts of a run that was stopped and resumed."""
     times = [[datetime.fromisoformat(part[name]) for name in ("start", "end")] for part in run.starts]
     minutes, seconds = divmod(int(sum((end - start).total_seconds() for start, end in times)), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
 def _render_atari(run: RecordedRun, game: str) -> list[str]:
-    """The score beside others', and what it means."""
+    """The score beside published ones, and the settings that affect it."""
     score = recorder.read_test(run.folder)
     references = reference_scores()[game]
     rows = {
@@ -164,11 +165,11 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
     ]
     meaning = ", ".join(f"`{name}` {run.config[name]}" for name in _MEANING)
     frames = run.meta["step"] * run.config["frame_skip"]
-    return [*_table(table), "", f"After {frames / 1e6:.0f}M frames. What changes what the score means: {meaning}."]
+    return [*_table(table), "", f"After {frames / 1e6:.0f}M frames. Settings that affect the score: {meaning}."]
 
 
 def render_trials() -> str:
-    """One row a trial, and the runs that came of them: settings, how its return went, what became of its features."""
+    """One row per trial and per run that followed from them: settings, returns over time, health of the features."""
     folders = sorted(path for path in (recorder.RESULTS / "trials").glob("*") if path.is_dir())
     folders += [path for path in (recorder.RESULTS / name for name in _CAME_OF_THEM) if path.is_dir()]
     return "\n".join(["", *_table([_describe_trial(RecordedRun(folder)) for folder in folders]), "", ""])
@@ -185,7 +186,7 @@ def _describe_trial(run: RecordedRun) -> dict[str, Any]:
 
 
 def _last(run: RecordedRun, column: str) -> str:
-    """The last value of a column of logs.csv; empty where the run had no such column yet."""
+    """The last value of a column of logs.csv; empty if the run is older than the column."""
     values = run.logs.get(column, np.empty(0))
     values = values[~np.isnan(values)]
     return f"{values[-1]:.2g}" if len(values) else ""

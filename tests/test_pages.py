@@ -1,4 +1,4 @@
-"""README and docs say what the code says."""
+"""README and docs agree with the code."""
 
 import dataclasses
 import re
@@ -89,6 +89,17 @@ def anchors_of(page):
     """What leads to the headings of a page, as code hosts name them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_reading_order_names_files_that_exist_and_their_length():
+    text = README.read_text().split("**Reading order.**")[1].split("A file imports")[0]
+    path, _ = text.split("Then")
+    named = re.findall(r"`(\w+(?:\.py|/))`", text)
+
+    assert all((ROOT / "monobeast" / name).exists() for name in named) and len(set(named)) == len(named)
+    files = re.findall(r"`(\w+\.py)`", path)
+    num_lines = sum(len((ROOT / "monobeast" / name).read_text().splitlines()) for name in files)
+    assert f"about {round(num_lines / 500) * 500:,} lines" in path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids_of(PAGES))

@@ -44,10 +44,10 @@ def test_the_page_has_the_medians_of_first_middle_and_last_tenth(run, column, sa
 
 
 def test_the_page_has_the_last_returns_of_the_runs_that_it_names():
-    _, _, page = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## What healthy runs showed")
+    _, page = (ROOT / "docs" / "troubleshooting.md").read_text().split("\n## What healthy runs look like\n")
     said = re.findall(r"`([\w-]+)`, (-?[\d.]+) at the end", page)
 
-    assert len(said) == page.count("at the end")
+    assert len(said) == page.count("at the end") > 0
     for run, text in said:
         returns = RecordedRun(ROOT / "results" / run).episodes.returns
         assert f"{returns[-100:].mean():.1f}" == text, run
