@@ -1,8 +1,7 @@
 """The three losses of IMPALA's updates (arXiv 1802.01561, section 4.2), as pure functions of tensors.
 
-Names and meanings are those of TorchBeast's. Each loss is the sum over time and batch (appendix D.1), not the mean:
-the learning rate and the costs that weigh the losses against each other are meant for sums. "..." stands for any
-leading shape, mostly [T, B].
+Names and meanings are TorchBeast's. Each loss is the sum over time and batch (appendix D.1), not the mean; learning
+rate and loss weights are chosen for sums. "..." stands for any leading shape, mostly [T, B].
 """
 
 import torch
@@ -15,7 +14,7 @@ def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Te
     Args:
         logits: float [..., A]: logits of the policy being learned.
         actions: int64 [...]: actions taken, 0 to A - 1.
-        advantages: float [...]: constants here; no gradient flows into them.
+        advantages: float [...]: treated as constants; no gradient flows into them.
 
     Returns:
         float []: the loss.
@@ -32,11 +31,12 @@ def compute_policy_gradient_loss(logits: Tensor, actions: Tensor, advantages: Te
 
 
 def compute_policy_gradient_loss_from_log_probs(action_log_probs: Tensor, advantages: Tensor) -> Tensor:
-    """`compute_policy_gradient_loss` for actions of any kind, of which log pi(a|x) is known.
+    """`compute_policy_gradient_loss` for actions of any kind with known log pi(a|x).
 
     Args:
-        action_log_probs: float [...]: log pi(a|x) of the policy being learned, or its density; the gradient's way.
-        advantages: float [...]: constants here; no gradient flows into them.
+        action_log_probs: float [...]: log pi(a|x) of the policy being learned, or its log density; gradients flow
+            through it.
+        advantages: float [...]: treated as constants; no gradient flows into them.
 
     Returns:
         float []: the loss.
@@ -52,7 +52,7 @@ def compute_baseline_loss(advantages: Tensor) -> Tensor:
     """Half the sum of squares of v_s - V(x_s), for the first update of section 4.2.
 
     Args:
-        advantages: float [...]: v_s - V(x_s); the gradient reaches V through it.
+        advantages: float [...]: v_s - V(x_s); gradients flow through it to V.
 
     Returns:
         float []: the loss.
@@ -61,19 +61,19 @@ def compute_baseline_loss(advantages: Tensor) -> Tensor:
 
 
 def compute_entropy_loss(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sum of p log p, the negative entropy of section 4.2: less of it is more exploration.
+    """Sum of p log p, the negative entropy of section 4.2; a lower loss means more exploration.
 
-    A logit of minus infinity, an action that is not allowed, adds nothing to the loss nor to its gradient.
+    A logit of minus infinity marks an action that is not allowed; it adds nothing to the loss or its gradient.
 
     Args:
         logits: float [..., A]: logits of the policy being learned.
-        mask: bool [...]: True where an element counts (a reset step does not); None counts all.
+        mask: bool [...]: True where an element counts (reset steps do not); None: all count.
 
     Returns:
-        float []: the loss, -log A per element at the least and 0 at the most.
+        float []: the loss, between -log A and 0 per element.
 
     Raises:
-        ValueError: `mask` is not bool or not of the logits' leading shape.
+        ValueError: `mask` is not bool or does not have the logits' leading shape.
     """
     return _sum_where(mask, -compute_entropies(logits), "logits")
 
@@ -87,17 +87,17 @@ def compute_entropies(logits: Tensor) -> Tensor:
 
 
 def compute_entropy_loss_from_entropies(entropies: Tensor, mask: Tensor | None = None) -> Tensor:
-    """`compute_entropy_loss` for policies of any kind, of which the entropies are known.
+    """`compute_entropy_loss` for policies of any kind with known entropies.
 
     Args:
-        entropies: float [...]: of the policy being learned, in nats; the gradient's way.
+        entropies: float [...]: of the policy being learned, in nats; gradients flow through it.
         mask: bool [...]: as in `compute_entropy_loss`.
 
     Returns:
-        float []: the loss; of densities, which have no least entropy, it has no largest value.
+        float []: the loss; for densities, whose entropy has no minimum, it has no maximum.
 
     Raises:
-        ValueError: `mask` is not bool or not of the entropies' shape.
+        ValueError: `mask` is not bool or does not have the entropies' shape.
     """
     return _sum_where(mask, -entropies, "entropies")
 
@@ -112,6 +112,6 @@ def _sum_where(mask: Tensor | None, values: Tensor, of: str) -> Tensor:
 
 
 def _check_shape(name: str, tensor: Tensor, expected: torch.Size, of: str) -> None:
-    """Raises ValueError unless `tensor` has the shape that goes with these `of`."""
+    """Raises ValueError unless `tensor` has the expected shape for `of`."""
     if tensor.shape != expected:
         raise ValueError(f"{name}: expected shape {list(expected)} for these {of}, found {list(tensor.shape)}")

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, E single ones in a row."""
+"""Any Gymnasium environment, E of them stepped one after the other."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 
 class LivesOnly(gymnasium.Wrapper):
-    """Keeps `lives` of what an environment puts into its info.
+    """Keeps only `lives` of an environment's info.
 
-    `SyncVectorEnv` merges the infos of its environments into arrays, and fails where entries differ in type or shape
-    from one to the next. Nothing else of them is used here.
+    `SyncVectorEnv` merges the infos of its environments into arrays, and fails if entries differ in type or shape.
+    Nothing else in them is used here.
     """
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -30,7 +30,7 @@ def _lives(info: dict[str, Any]) -> dict[str, Any]:
 def make_single(spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
     """`num_envs` environments of `spec`, stepped one after the other.
 
-    Observations lie in one array that every step fills anew (`copy=False`): whoever keeps one copies it.
+    Every step overwrites one array of observations (`copy=False`); callers must copy what they keep.
     """
 
     def make_one() -> gymnasium.Env:
