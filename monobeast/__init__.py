@@ -6,14 +6,14 @@ Axis letters in shape comments and docstrings, defined here once:
     B  trajectories, the columns of a batch (`--batch_size`)
     E  environments of one actor (`--envs_per_actor`), the columns of a slot
     A  actions
-    P  parameters of the distribution that an action is drawn from; A of them, the logits, for one of A actions
+    P  parameters of the distribution of actions; for A discrete actions, A logits
     L  layers of the LSTM
     H  units of one layer of the LSTM
 
 Time is axis 0 and batch is axis 1, everywhere.
 
 Importing the package imports neither torch nor gymnasium: `monobeast.train`, `monobeast.Config` and
-`monobeast.check_vtrace` are looked up when they are first asked for.
+`monobeast.check_vtrace` are imported on first access.
 """
 
 import sys

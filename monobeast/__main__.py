@@ -1,7 +1,7 @@
 """The command line: `monobeast COMMAND ...`; without a command, train.
 
-Exit codes: 0 the run is complete; 1 it failed; 2 a bad flag or value; 128 + n it was stopped by signal n, with a
-checkpoint once there was an update (130 by Ctrl-C, 143 by SIGTERM).
+Exit codes: 0 complete; 1 failed; 2 bad flag or value; 128 + n stopped by signal n (130 by Ctrl-C, 143 by SIGTERM), with
+a checkpoint if there was an update.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _occupy_standard_streams() -> None:
 
 
 def _leave(exit_code: int) -> NoReturn:
-    """Ends the process at once: no second Ctrl-C spoils the exit code, no thread of an environment keeps it alive."""
+    """Ends the process at once: no second Ctrl-C changes the exit code, and no environment's thread keeps it alive."""
     from monobeast import processes  # not above: until `main` has begun, a Ctrl-C ends in a traceback
 
     for child in multiprocessing.active_children():  # of an environment as well
@@ -151,7 +151,7 @@ def _run_further(command: str, arguments: list[str]) -> int:
 def _split_command(argv: list[str]) -> tuple[str, list[str], bool]:
     """The subcommand, its flags, and whether it was named.
 
-    It is not where TorchBeast's `--mode` serves as one; flags of training are then taken for a test as well.
+    TorchBeast's `--mode` does not count as naming it; a test then accepts training flags, too.
     """
     if argv and not argv[0].startswith("-"):
         command = argv[0].replace("_", "-")
@@ -174,7 +174,7 @@ def _with_underscores(argument: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that takes dashes for underscores, and answers a mistake in one line, with a suggestion."""
+    """An argument parser that reads dashes as underscores and answers a mistake with one line and a suggestion."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         return super().parse_known_args([_with_underscores(argument) for argument in args], namespace)
@@ -190,7 +190,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _make_parser(command: str, flags_of: str, takes_all: bool = False) -> _Parser:
-    """A parser of the fields of `Config` that train or test has, or of all; it yields those alone that were given."""
+    """A parser for the `Config` fields of train or test, or for all; it returns only the flags that were given."""
     commands = "\n".join(f"monobeast {name}: {what}" for name, what in _COMMANDS.items())
     parser = _Parser(
         prog=f"monobeast {command}",
@@ -241,7 +241,7 @@ def _add_flag(group: Any, parser: _Parser, setting: dataclasses.Field) -> None:
 
 
 def _reader(kind: type, optional: bool, auto: bool) -> Any:
-    """Reads a value of `kind`; "none" or "auto" is None where the field allows that, and 1e6 is a whole number."""
+    """A reader of values of `kind`: "none" or "auto" gives None if the field allows it, and 1e6 is an integer."""
 
     def read(text: str) -> Any:
         if (optional and text.lower() == "none") or (auto and text.lower() == "auto"):

@@ -1,4 +1,4 @@
-"""One actor: take the newest weights, unroll T steps into a slot, hand it over, repeat."""
+"""One actor: take the newest weights, unroll T steps into a slot, send its number, repeat."""
 
 import pickle
 import time
@@ -27,8 +27,8 @@ class Actor:
     """Steps E environments with a policy, and records every step.
 
     Args:
-        environment: Of E environments; not reset yet.
-        policy: What chooses the actions.
+        environment: E environments, not reset yet.
+        policy: Chooses the actions.
         index: This actor's number, recorded in every rollout.
     """
 
@@ -44,7 +44,7 @@ class Actor:
         self._core_state = policy.initial_state(num_envs)
 
     def unroll(self, slot: Rollout) -> None:
-        """Fills a slot of E columns with the next T transitions, all drawn from one version of the weights."""
+        """Fills a slot of E columns with the next T transitions, all under one version of the weights."""
         rows = slot.map(Tensor.numpy)  # the same memory; NumPy's assignments cost a fraction of torch's
         rows.policy_version[0] = self._policy.refresh()
         rows.actor[0] = self._index
@@ -63,7 +63,7 @@ class Actor:
         self._record_input(rows, unroll_length)  # x_T, which only bootstraps
 
     def get_state(self) -> dict[str, Any]:
-        """Arrays, tensors and plain values, not copied, from which `set_state` goes on exactly; between two unrolls."""
+        """The state between two unrolls, for `set_state`: arrays, tensors and plain values, not copied."""
         return {
             "environment": self._environment.get_state(),
             "last_step": self._last_step._asdict(),
@@ -73,7 +73,7 @@ class Actor:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave, of an actor made alike."""
+        """Restores the `get_state` of an actor with the same settings."""
         self._environment.set_state(state["environment"])
         self._last_step = EnvStep(**state["last_step"])
         self._last_action, self._core_state = state["last_action"], state["core_state"]
@@ -98,14 +98,14 @@ class Actor:
 
 
 def _input_at(slot: Rollout, t: int) -> AgentInput:
-    """x_t as the network takes it, [1, E, ...]: views of the slot, so an observation is copied once, into its place."""
+    """The network's input for x_t, [1, E, ...]: views of the slot, so that each observation is copied only once."""
     now = slice(t, t + 1)
     observation = trees.map_leaves(lambda part: part[now], slot.observation)
     return AgentInput(observation, slot.is_first[now], slot.last_action[now], slot.last_reward[now])
 
 
 class ActorTask(NamedTuple):
-    """What an actor needs to begin; pickled on the way to its process, the tensors as shared memory."""
+    """Everything an actor process needs; pickled on the way there, with tensors as shared memory."""
 
     config: Config
     spaces: Spaces
@@ -117,7 +117,7 @@ class ActorTask(NamedTuple):
 
 
 def make_actor(task: ActorTask) -> Actor:
-    """Environments, network and policy of one actor, each with its seed."""
+    """Makes one actor, with its environments, network and policy, each with its own seed."""
     makers = pickle.loads(task.makers) if isinstance(task.makers, bytes) else task.makers
     config, seed = task.config, task.config.seed
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
@@ -128,7 +128,7 @@ def make_actor(task: ActorTask) -> Actor:
 
 
 def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_queue: MessageQueue) -> None:
-    """What an actor process does: fills slots of `store` until the learner closes the free queue."""
+    """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
     if task.out_log is not None:
         processes.write_stacks_when_asked(task.out_log)
     torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower

@@ -1,4 +1,4 @@
-"""What the C library does with memory that torch frees on the CPU."""
+"""Settings of the C library's memory allocator."""
 
 import ctypes
 import platform
@@ -8,10 +8,10 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Lets this process keep what it frees for its next allocation, for good; with glibc alone.
+    """Makes this process keep freed memory for later allocations, permanently; only with glibc.
 
-    Every update allocates and frees tensors of the same sizes. glibc would map those above 32 MiB anew each time, and
-    the kernel would clear every page of them: on Pong a quarter of an update of 640 steps (docs/performance.md).
+    Every update allocates and frees tensors of the same sizes. By default glibc maps those above 32 MiB anew each time,
+    and the kernel clears every page: on Pong that takes a quarter of an update of 640 steps (docs/performance.md).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

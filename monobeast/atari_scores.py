@@ -1,4 +1,4 @@
-"""Scores that others published for Atari's 57 games, and how a score compares with a human's.
+"""Published scores for the 57 Atari games, and human-normalized scores.
 
 The table's columns: random play and a human tester, as in the DQN papers; IMPALA's shallow and deep experts at 200M
 frames, without sticky actions (arXiv 1802.01561, table C.1); TorchBeast's MonoBeast at 200M frames with sticky
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class ReferenceScores(NamedTuple):
-    """What one game is measured by."""
+    """Reference scores of one game."""
 
     random: float
     human: float
@@ -24,7 +24,7 @@ class ReferenceScores(NamedTuple):
 
 @cache
 def reference_scores() -> dict[str, ReferenceScores]:
-    """The table, by ALE's name of the game, such as `space_invaders`."""
+    """The table, by ALE's name for the game, such as `space_invaders`."""
     text = resources.files("monobeast").joinpath("atari_reference_scores.csv").read_text()
     rows = csv.DictReader(text.splitlines())
     return {row.pop("game"): ReferenceScores(**{name: float(cell) for name, cell in row.items()}) for row in rows}

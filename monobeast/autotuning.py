@@ -1,4 +1,4 @@
-"""What `auto` stands for: actors, environments an actor and learner threads, by what the parts cost on this machine."""
+"""`auto`: chooses actors, environments per actor and learner threads from measured costs on this machine."""
 
 import dataclasses
 import hashlib
@@ -51,15 +51,15 @@ class Sizes(NamedTuple):
 
 
 def choose(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Config, str | None]:
-    """The settings with the fastest sizes in place of those that are left open, and a line that says which and why.
+    """Fills open sizes with the fastest ones; returns the settings and a line with the choice and its reason.
 
-    What was measured is kept, so that it is measured once for a machine and settings. With `--num_actors 0`, whose runs
-    are repeatable, nothing is measured: E = B, and all cores for the learner.
+    Measurements are cached, so each machine and set of settings is measured once. With `--num_actors 0`, whose runs are
+    repeatable, nothing is measured: E = B, and the learner gets all cores.
 
     Args:
-        config: Resolved but for sizes, of which at least one is None: to be chosen.
+        config: Resolved except for the sizes, of which at least one is None.
         spaces: Of one environment.
-        network: Of the run; its number of weights tells one of the user's own from what it was before.
+        network: Of the run; its number of weights shows whether the user's own network has changed since a measurement.
         makers: Of environments and networks.
     """
     if config.num_actors == 0:
@@ -73,22 +73,22 @@ def choose(config: Config, spaces: Spaces, network: Network, makers: Makers) -> 
 
 
 def choose_smallest(config: Config) -> Config:
-    """The settings with the smallest sizes that may be chosen."""
+    """The settings with the smallest possible sizes."""
     sizes = _without_actors(config) if config.num_actors == 0 else min(find_candidates(config, machine.count_cores()))
     return dataclasses.replace(config, **sizes._asdict())
 
 
 def estimate(costs: Costs, sizes: Sizes, cores: int) -> float:
-    """Steps a second that one may expect: fewer than every bound allows, and the fewer the nearer those are."""
+    """Expected steps per second: below every bound, and further below if bounds are close to each other."""
     bounds = find_bounds(costs, sizes.num_actors, sizes.num_learner_threads, cores)
     return sum(bound.steps_per_second**-_SHARPNESS for bound in bounds) ** (-1 / _SHARPNESS)
 
 
 def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
-    """Of those that are about as fast as the fastest, the fewest processes, then threads, of the most environments.
+    """Among sizes about as fast as the fastest: the fewest processes, then threads, then the most environments.
 
     Args:
-        costs: Of every setting that may be chosen.
+        costs: Of every candidate.
         cores: Of the machine.
     """
     speeds = {sizes: estimate(cost, sizes, cores) for sizes, cost in costs.items()}
@@ -100,11 +100,11 @@ def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
 
 
 def find_candidates(config: Config, cores: int) -> list[Sizes]:
-    """Sizes that may be chosen: what is given stays as it is.
+    """Candidate sizes; values that were given are kept.
 
-    E is at most twice B: more of a wider slot would have grown stale before its turn to be learned from. All
-    actors together have 2 B environments or more, where they can: two batches in a row are then not of the same ones.
-    Threads that wait for each other after every operation need a core each; one thread may share.
+    E is at most twice B: more of a wider slot would be stale before it is learned from. If possible, all actors
+    together have at least 2 B environments, so that consecutive batches come from different ones. Several threads wait
+    for each other after every operation and need a core each; a single thread may share one.
     """
     all_E = [config.envs_per_actor] if config.envs_per_actor else _find_columns(config.batch_size)
     most_actors = max(1, min(cores, config.num_buffers or cores))
@@ -132,7 +132,7 @@ def _without_actors(config: Config) -> Sizes:
 
 
 def _look_up_or_measure(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Sizes, str]:
-    """Sizes, and where they are from."""
+    """Sizes, and their origin."""
     measured_for = _describe(config, spaces, network)
     digest = hashlib.sha256(json.dumps(measured_for, sort_keys=True).encode()).hexdigest()[:16]
     path = _cache_folder() / f"{digest}.json"
@@ -155,7 +155,7 @@ def _look_up_or_measure(config: Config, spaces: Spaces, network: Network, makers
 
 
 def _guess(config: Config) -> Sizes:
-    """Without a measurement: two actors where that may be, of as few environments and threads as may be."""
+    """Without a measurement: two actors if possible, with as few environments and threads as possible."""
     candidates = find_candidates(config, machine.count_cores())
     return min(candidates, key=lambda sizes: (abs(sizes.num_actors - 2), sizes.num_learner_threads, sizes))
 
@@ -165,9 +165,9 @@ def _powers_of_two(most: int) -> list[int]:
 
 
 def _measure(config: Config, spaces: Spaces, pickled_makers: bytes) -> Sizes:
-    """Measures what each number of environments costs an actor, and each number of threads the learner.
+    """Measures an actor's cost for each number of environments, and the learner's for each number of threads.
 
-    Whatever environments and networks do to the process in which they are measured, it is not the learner's.
+    This runs in a separate process, so that environments and networks cannot affect the learner's.
     """
     makers, cores = pickle.loads(pickled_makers), machine.count_cores()
     subject = Subject(config, spaces, makers.make_network(config, spaces).to(config.device), makers)
@@ -191,7 +191,7 @@ def _distinct(numbers: Iterable[int]) -> list[int]:
 
 
 def _at(subject: Subject, E: int, threads: int) -> Subject:
-    """The same with a number of environments and of threads, and no more steps an update than tell what one costs."""
+    """The settings with these environments and threads, and just enough steps per update to measure its cost."""
     config = subject.config
     sizes: dict[str, int | None] = {"num_actors": 1, "envs_per_actor": E, "num_learner_threads": threads}
     batch_size = config.batch_size if config.batch_size <= _MOST_COLUMNS else E  # which divides a larger one
@@ -204,7 +204,7 @@ def _cache_folder() -> Path:
 
 
 def _describe(config: Config, spaces: Spaces, network: Network) -> dict[str, Any]:
-    """Machine and settings: what was measured holds where all of this is alike."""
+    """Machine and settings; a measurement is valid if all of these are equal."""
     of_network = {"weights": sum(parameter.numel() for parameter in network.parameters())}
     of_machine = {
         "cpu": machine.name_cpu(),
@@ -218,7 +218,7 @@ def _describe(config: Config, spaces: Spaces, network: Network) -> dict[str, Any
 
 
 def _read(path: Path, measured_for: dict[str, Any]) -> Sizes | None:
-    """What was kept there for just this; None where there is nothing, or not what there should be."""
+    """The cached measurement for exactly this; None if there is none or the file is invalid."""
     try:
         kept = json.loads(path.read_text())
         return Sizes(**kept["sizes"]) if kept["measured_for"] == measured_for else None
@@ -227,7 +227,7 @@ def _read(path: Path, measured_for: dict[str, Any]) -> Sizes | None:
 
 
 def _write(path: Path, sizes: Sizes, measured_for: dict[str, Any]) -> bool:
-    """Keeps it; whether that could be."""
+    """Caches the sizes; returns whether that worked."""
     content = {"sizes": sizes._asdict(), "measured_for": measured_for}
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:

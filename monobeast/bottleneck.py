@@ -1,4 +1,4 @@
-"""Who waits for whom: what binds a run's speed, and what to change about it. Pure; whoever works reads the clocks."""
+"""The bottleneck of a run: which side waits for the other, and which flags to change. Pure; callers read the clocks."""
 
 from typing import NamedTuple, Self
 
@@ -11,7 +11,7 @@ _MUCH = 0.25  # waiting of both sides that better timing could save
 
 
 class Times(NamedTuple):
-    """Seconds up to now, by what they went into."""
+    """Seconds so far, by use."""
 
     actors_working: float = 0.0  # of all actors together, in rollouts that have come
     actors_waiting: float = 0.0  # for a slot
@@ -20,12 +20,12 @@ class Times(NamedTuple):
     clock: float = 0.0  # the time now, by any clock
 
     def since(self, before: Self) -> "Times":
-        """What was added since `before`."""
+        """The times added since `before`."""
         return Times(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class Shares(NamedTuple):
-    """The same as shares of the time there was, 0 to 1; None where nothing came. Columns of logs.csv."""
+    """The same as shares of the elapsed time, 0 to 1; None if there was none. Columns of logs.csv."""
 
     actor_wait_share: float | None = None
     learner_wait_share: float | None = None
@@ -33,7 +33,7 @@ class Shares(NamedTuple):
 
     @classmethod
     def of(cls, times: Times) -> "Shares":
-        """Actors' waiting in the time of all actors, the rest in that of the learner."""
+        """The actors' waiting as a share of all actors' time, the rest as shares of the learner's."""
         of_actors = times.actors_working + times.actors_waiting
         if of_actors <= 0 or times.clock <= 0:
             return cls()
@@ -42,26 +42,26 @@ class Shares(NamedTuple):
 
 
 class ShareMeter:
-    """Shares since the last reading, and since the first update: the actors' start is not to be taken for waiting."""
+    """Shares since the last reading and since the first update; the actors' startup does not count as waiting."""
 
     def __init__(self) -> None:
         self._first: Times | None = None
         self._last: Times | None = None
 
     def start(self, now: Times) -> None:
-        """Counts from now on, unless it does so already."""
+        """Starts counting, unless it has started."""
         if self._first is None:
             self._first = self._last = now
 
     def read(self, now: Times) -> Shares:
-        """Of the time since the last call, or the start."""
+        """Shares since the last call, or the start."""
         if self._last is None:
             return Shares()
         shares, self._last = Shares.of(now.since(self._last)), now
         return shares
 
     def total(self) -> tuple[Shares, float]:
-        """Of the time from the start to the last reading, and how long that was, in seconds."""
+        """Shares from the start to the last reading, and the length of that time in seconds."""
         if self._first is None or self._last is None:
             return Shares(), 0.0
         passed = self._last.since(self._first)
@@ -69,11 +69,11 @@ class ShareMeter:
 
 
 def judge(shares: Shares) -> str | None:
-    """What binds: the side that hardly waits while the other does.
+    """The bottleneck: the side that hardly waits while the other does.
 
     Returns:
-        "learner-bound", "actor-bound", "copy-bound" (the learner binds, and copies most), or "balanced"; None where
-        nothing was measured.
+        "learner-bound", "actor-bound", "copy-bound" (learner-bound, and the learner mostly copies), or "balanced"; None
+        if nothing was measured.
     """
     if shares.actor_wait_share is None or shares.learner_wait_share is None or shares.copy_share is None:
         return None
@@ -87,7 +87,7 @@ def judge(shares: Shares) -> str | None:
 
 
 def advise(shares: Shares, config: Config, cores: int) -> str | None:
-    """What bound a run and what to change, in a line; None where nothing was measured.
+    """The bottleneck of a run and what to change, in one line; None if nothing was measured.
 
     Args:
         shares: Of the whole run.
@@ -124,6 +124,6 @@ def _find_ways(verdict: str, shares: Shares, config: Config, cores: int) -> list
 
 
 def _double(config: Config, name: str, other: int) -> list[str]:
-    """A flag with its value doubled; none where that and the other of columns and batch would not divide."""
+    """A flag with its value doubled; none if neither of columns and batch would then divide the other."""
     value = 2 * getattr(config, name)
     return [f"--{name} {value}"] if value % other == 0 or other % value == 0 else []

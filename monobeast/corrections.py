@@ -1,10 +1,10 @@
-"""What V-trace is compared with in the paper (arXiv 1802.01561, section 5.2.2, table 2), as pure functions of tensors.
+"""The corrections that the paper compares with V-trace (arXiv 1802.01561, section 5.2.2, table 2): pure functions.
 
-All take V for what it is on the way they came: targets are n-step returns of equation (2), as if mu were pi. They
-differ in the policy gradient alone. Names and shapes are those of `vtrace`.
+All three use the n-step returns of equation (2) as targets, as if mu were pi, and differ only in the policy gradient.
+Names and shapes are those of `vtrace`.
 
-A reset step's action was ignored, so no ratio tells that it is to be left out: `is_reset` does. Its target is V(x_s),
-its advantage 0, and nothing of one episode reaches the other.
+Unlike in V-trace, reset steps, whose actions are ignored, are not marked by their ratio but by `is_reset`. Their target
+is V(x_s), their advantage is 0, and no trace crosses them.
 """
 
 import torch
@@ -24,11 +24,11 @@ def uncorrected(
     is_reset: Tensor,
     lambda_: float | Tensor = 1.0,
 ) -> VTraceReturns:
-    """No correction (table 2): v_s of equation (2), and r_s + gamma_s v_{s+1} - V(x_s) for the advantage.
+    """No correction (table 2): v_s of equation (2), and the advantage r_s + gamma_s v_{s+1} - V(x_s).
 
     Args:
-        discounts: float [T, B]: gamma_t, 0 where nothing after a_t has value.
-        rewards: float [T, B]: r_t, the answer to a_t.
+        discounts: float [T, B]: gamma_t, 0 if the episode terminates after a_t.
+        rewards: float [T, B]: r_t, the reward for a_t.
         values: float [T, B]: V(x_t) under the policy being learned.
         bootstrap_value: float [B]: V(x_T).
         is_reset: bool [T, B]: the environment ignored a_t.
@@ -38,8 +38,8 @@ def uncorrected(
         `VTraceReturns`, without gradient.
 
     Raises:
-        TypeError: an argument is no tensor.
-        ValueError: `is_reset` is not bool, an argument is not of the values' shape (nothing broadcasts), or as in
+        TypeError: an argument is not a tensor.
+        ValueError: `is_reset` is not bool, an argument differs from the values' shape (nothing broadcasts), or as in
             `vtrace.from_importance_weights`.
     """
     _check_steps(values, is_reset, discounts=discounts, rewards=rewards)
@@ -60,15 +60,15 @@ def one_step(
 ) -> VTraceReturns:
     """One-step importance sampling (table 2): the advantages of `uncorrected`, each times its own clipped ratio.
 
-    Unlike V-trace, neither delta nor trace is weighted: it shows what the traces are worth. Unlike the paper, which
-    multiplies by the ratio as it is, that is clipped as V-trace's is, so that the traces alone make the difference;
-    with a threshold of None it is the paper's.
+    Unlike V-trace, neither deltas nor traces are weighted, so a comparison shows what the traces are worth. Unlike the
+    paper, the ratio is clipped as in V-trace, so that only the traces differ; a threshold of None gives the paper's
+    form.
 
     Args:
         log_rhos: float [T, B]: log(pi(a_t|x_t) / mu(a_t|x_t)); not read at reset steps.
         clip_pg_rho_threshold: as in `vtrace.from_importance_weights`.
 
-    The others, and what is returned and raised: as in `uncorrected`.
+    Other arguments, return value and exceptions: as in `uncorrected`.
     """
     vs, advantages = uncorrected(discounts, rewards, values, bootstrap_value, is_reset, lambda_)
     _check_steps(values, is_reset, log_rhos=log_rhos)
@@ -87,16 +87,16 @@ def epsilon_corrected(
     epsilon: float = EPSILON,
     lambda_: float | Tensor = 1.0,
 ) -> VTraceReturns:
-    """Epsilon-correction (table 2), as in GA3C: the policy gradient of log(pi + epsilon) in place of log pi.
+    """Epsilon-correction (table 2), as in GA3C: the policy gradient of log(pi + epsilon) instead of log pi.
 
-    Its gradient is that of log pi, times pi / (pi + epsilon); so the advantages of `uncorrected` times that factor give
-    it, with the loss of all the others. It keeps an action that pi gave up from a gradient that grows without bound.
+    Its gradient is that of log pi times pi / (pi + epsilon), so multiplying the advantages of `uncorrected` by that
+    factor gives it with the same loss as the others. It bounds the gradient of actions that pi has given up.
 
     Args:
         target_action_log_probs: float [T, B]: log pi(a_t|x_t); not read at reset steps.
-        epsilon: above 0, else ValueError.
+        epsilon: above 0; otherwise ValueError.
 
-    The others, and what is returned and raised: as in `uncorrected`.
+    Other arguments, return value and exceptions: as in `uncorrected`.
     """
     if not 0 < epsilon < torch.inf:
         raise ValueError(f"epsilon: expected a number above 0, found {epsilon}")
@@ -108,7 +108,7 @@ def epsilon_corrected(
 
 
 def _check_steps(values: Tensor, is_reset: Tensor, **over_time: Tensor) -> None:
-    """Raises TypeError or ValueError unless `is_reset` is bool, the others floats, and all are of the values' shape."""
+    """Raises TypeError or ValueError unless `is_reset` is bool, all others are floats, and shapes are equal."""
     check_floats(values=values, **over_time)
     if not isinstance(is_reset, Tensor):
         raise TypeError(f"is_reset: expected a tensor, found a {type(is_reset).__name__}")

@@ -1,7 +1,7 @@
-"""What a policy's parameters stand for: one distribution for each kind of action space.
+"""Policy distributions, one for each kind of action space.
 
-Pure functions of tensors, over any leading axes "...", mostly [T, B]. P is the number of parameters, which is how wide
-a policy's head is. What is computed has the parameters' dtype, but float32 for those of 16 bits.
+Pure functions of tensors, over any leading axes "...", mostly [T, B]. P is the number of parameters, the width of the
+policy's head. Results have the parameters' dtype, or float32 for 16-bit parameters.
 """
 
 import math
@@ -21,14 +21,14 @@ _LARGEST_ENCODED = 5.0  # a rare draw from a wide Gaussian would drown the featu
 
 
 class Distribution:
-    """What is asked of a policy, whatever its actions are.
+    """The interface of all policy distributions.
 
     Attributes:
         num_params: P.
-        params_name: What the parameters are called where they leave the package.
+        params_name: Name of the parameters outside the package, as in ONNX files.
         action_shape: Of one action.
-        action_dtype: Of actions, in rollouts too.
-        num_features: F of `encode`.
+        action_dtype: Of actions, also in rollouts.
+        num_features: F, the width of `encode`.
     """
 
     num_params: int
@@ -46,16 +46,16 @@ class Distribution:
         raise NotImplementedError
 
     def log_prob(self, params: Tensor, action: Tensor) -> Tensor:
-        """log pi(a|x), jointly of all that makes up an action: float [..., P] and [..., *action_shape] to float [...].
+        """log pi(a|x), jointly for all parts of an action: float [..., P] and [..., *action_shape] to float [...].
 
         Raises:
-            ValueError: the action's dtype is another, or the shapes do not fit each other.
+            ValueError: the action has a different dtype, or the shapes do not fit each other.
         """
         self._check(params, action)
         return self._log_prob(widen(params), action)
 
     def entropy(self, params: Tensor) -> Tensor:
-        """-E[log pi(a|x)] in nats, of the density where actions are real numbers: float [..., P] to float [...]."""
+        """-E[log pi(a|x)] in nats, of the density if actions are real numbers: float [..., P] to float [...]."""
         raise NotImplementedError
 
     def kl_divergence(self, params: Tensor, other_params: Tensor) -> Tensor:
@@ -63,18 +63,18 @@ class Distribution:
         raise NotImplementedError
 
     def encode(self, action: Tensor) -> Tensor:
-        """An action as a network is told of it: [..., *action_shape] to a number type, [..., F]."""
+        """The encoding of an action as a network's input: [..., *action_shape] to a number type, [..., F]."""
         raise NotImplementedError
 
     def center(self, params: Tensor) -> Tensor:
-        """Where the distribution is: float [..., P] to float [..., C], less what has no effect."""
+        """The distribution's location, without components that have no effect: float [..., P] to float [..., C]."""
         raise NotImplementedError
 
     def _log_prob(self, params: Tensor, action: Tensor) -> Tensor:
         raise NotImplementedError
 
     def _check(self, params: Tensor, action: Tensor) -> None:
-        """Raises ValueError unless each row of parameters has an action: nothing is broadcast."""
+        """Raises ValueError unless each row of parameters has one action; nothing broadcasts."""
         if action.dtype != self.action_dtype:
             raise ValueError(f"action: expected dtype {self.action_dtype}, found {action.dtype}")
         if params.dim() == 0 or params.shape[-1] != self.num_params:
@@ -127,8 +127,7 @@ class Categorical(Distribution):
 class MultiCategorical(Distribution):
     """K choices at once, independent of each other given x: pi(a|x) = prod_k softmax(logits_k)_{a_k}.
 
-    P is A_1 + ... + A_K; the parameters are the logits of one choice after those of the other. Actions are int64
-    [..., K].
+    P is A_1 + ... + A_K; the parameters are the concatenated logits of the choices. Actions are int64 [..., K].
     """
 
     params_name = "policy_logits"
@@ -171,13 +170,13 @@ class MultiCategorical(Distribution):
 class DiagonalGaussian(Distribution):
     """D real numbers, independent of each other given x: pi(a|x) = prod_d N(a_d; mean_d, std_d).
 
-    P is 2 D; the parameters are D means and then D logs of standard deviations, which count as the nearest within
-    `LOG_STD_RANGE`: beyond, no gradient reaches them. Actions are float32 [..., D], as they were drawn: the environment
-    cuts them off at its bounds, and the ratio of two policies is that of the densities before.
+    P is 2 D; the parameters are D means, then D log standard deviations, clipped to `LOG_STD_RANGE`, beyond which they
+    get no gradient. Actions are float32 [..., D], as drawn: the environment clips them to its bounds, and the ratio of
+    two policies is that of the densities before clipping.
 
     Args:
-        is_bounded: For each dimension, whether actions are cut off at -1 and 1; nothing here hangs on it, but a network
-            may keep its means there.
+        is_bounded: For each dimension, whether actions are clipped to [-1, 1]. Not used here, but a network may keep
+            its means within.
     """
 
     params_name = "policy_params"
@@ -224,7 +223,7 @@ class DiagonalGaussian(Distribution):
 
 
 def for_space(space: Space) -> Distribution:
-    """The distribution for an action space as agents see it; see `monobeast.environments.Spaces`.
+    """The distribution for an action space as seen by agents; see `monobeast.environments.Spaces`.
 
     Raises:
         ValueError: the space is of another kind.

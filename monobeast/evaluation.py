@@ -1,4 +1,4 @@
-"""Plays a checkpoint: whole games, unclipped rewards, the recurrent state carried."""
+"""Plays a checkpoint: whole games, unclipped rewards, recurrent state carried."""
 
 import dataclasses
 import os
@@ -35,14 +35,14 @@ class Player(NamedTuple):
 
 
 def load_player(chosen: dict[str, Any]) -> Player:
-    """Loads the run `chosen["xpid"]` in `chosen["savedir"]`, or the newest.
+    """Loads the run `chosen["xpid"]` in `chosen["savedir"]`, or the newest run.
 
     Args:
-        chosen: Settings the caller gave; the run's own stand for all others.
+        chosen: Settings that were given; the others are the run's.
 
     Raises:
-        ValueError: no such run, no checkpoint, or one for another environment or network; code of the user's own in it
-            that `chosen` does not name; a film is asked for and cannot be made.
+        ValueError: no such run, no checkpoint, or one for another environment or network; the run has the user's own
+            code that `chosen` does not name; a requested film cannot be made.
     """
     asked = Config(**chosen)
     if asked.video is not None:
@@ -76,13 +76,13 @@ def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: 
     """The network of a checkpoint, on the CPU.
 
     Args:
-        content: Of the checkpoint.
-        folder: Where it lies, for messages.
+        content: The checkpoint's.
+        folder: Of the checkpoint, for messages.
         config: The run's.
         spaces: Of its environment.
 
     Raises:
-        ValueError: it is for other spaces, or another network than one of the user's own.
+        ValueError: it is for other spaces, or for another network than the user's own.
     """
     network = Makers().make_network(config, spaces)
     try:
@@ -98,7 +98,7 @@ def load_network(content: dict[str, Any], folder: Path, config: Config, spaces: 
 
 
 def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
-    """The run's settings, but those of the test as asked, and those of the environment where they were chosen."""
+    """The run's settings, with those of the test as requested, and those of the environment if given."""
     groups = {setting.name: setting.metadata["group"] for setting in dataclasses.fields(Config)}
     changes = {name: value for name, value in chosen.items() if groups[name] == "environment"}
     changes |= {name: getattr(asked, name) for name, group in groups.items() if group == "test"}
@@ -114,10 +114,10 @@ def _make_folder(video: str) -> None:
 
 
 def play(player: Player) -> Iterator[Episode]:
-    """Plays `num_episodes` games, each given as it ends; shows or films them where `render` or `video` says so.
+    """Plays `num_episodes` games and yields each as it ends; shows or films them according to `render` and `video`.
 
     Raises:
-        WindowClosed: whoever looked on has closed the window.
+        WindowClosed: the user closed the window.
     """
     with _open_window(player) as shown:
         for number in range(1, player.config.num_episodes + 1):
@@ -129,7 +129,7 @@ def play(player: Player) -> Iterator[Episode]:
 
 @contextmanager
 def _open_window(player: Player) -> Iterator[Callable[[], None] | None]:
-    """What shows a picture of the game, if that is to be seen."""
+    """The function that shows a picture of the game, if requested."""
     if not player.config.render:
         yield None
         return
@@ -140,7 +140,7 @@ def _open_window(player: Player) -> Iterator[Callable[[], None] | None]:
 
 @contextmanager
 def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]:
-    """What adds a picture to the film of an episode, if there is to be one."""
+    """The function that adds a picture to an episode's film, if requested."""
     if player.config.video is None:
         yield None
         return
@@ -153,11 +153,11 @@ def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]
 def play_episode(
     environment: VectorEnvironment, policy: LocalPolicy, max_steps: int, watch: Callable[[], None] | None = None
 ) -> Episode:
-    """Plays one game from its beginning, the recurrent state carried.
+    """Plays one game from its beginning, carrying the recurrent state.
 
     Args:
-        environment: Of one environment.
-        policy: What chooses the actions.
+        environment: With E = 1.
+        policy: Chooses the actions.
         max_steps: Agent steps after which the game is cut off.
         watch: Called before each step, and once after the last.
     """
@@ -180,6 +180,6 @@ def play_episode(
 
 
 def _to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
-    """[1, 1, ...] tensors of one observation and what led to it."""
+    """Tensors [1, 1, ...] of one observation and what led to it."""
     arrays = (step.observation, step.is_first, last_action, step.reward)
     return AgentInput(*trees.map_leaves(lambda array: torch.from_numpy(array[np.newaxis]), arrays))

@@ -1,4 +1,4 @@
-"""When the weights are evaluated beside training, and what becomes of it: `--evaluate_every`."""
+"""Schedules evaluations beside training and records their results: `--evaluate_every`."""
 
 import dataclasses
 import logging
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 
 
 class EvaluationSchedule:
-    """Has the weights evaluated whenever training crosses a multiple of `--evaluate_every`. A context manager.
+    """Evaluates the weights whenever training crosses a multiple of `--evaluate_every`. A context manager.
 
-    Training never waits for it: an evaluation that is due while the one before still plays is left out. The evaluator
-    gets a copy of the weights, which stays as it is until it has answered and is what becomes `best.pt`.
+    Training never waits: an evaluation that is due while the previous one still plays is skipped. The evaluator gets a
+    copy of the weights, which does not change until it answers, and which is saved as `best.pt` if it is the best.
 
     Args:
         config: Resolved, with `evaluate_every`.
         spaces: Of one environment.
         learner: Whose weights are evaluated.
         folder: Of the run.
-        is_resumed: Whether the run goes on from a checkpoint, at the learner's step.
+        is_resumed: Whether the run continues from a checkpoint, at the learner's step.
         makers: Of environments and networks.
-        sinks: Get the rows of `evaluations.csv` as well.
+        sinks: Also get the rows of `evaluations.csv`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class EvaluationSchedule:
         self._log.close()
 
     def attend(self) -> None:
-        """Takes what the evaluator has found, and gives it the weights if that is due; to be called often."""
+        """Takes a finished evaluation and starts one if due; to be called often."""
         self._take()
         num_crossed = self._learner.step // self._config.evaluate_every
         if num_crossed > self._num_crossed:
@@ -79,10 +79,10 @@ class EvaluationSchedule:
                 self._begin()
 
     def finish(self, has_to_stop: Callable[[], bool]) -> None:
-        """Waits for an evaluation of the last weights, unless it is to stop.
+        """Waits for an evaluation of the last weights, unless asked to stop.
 
         Args:
-            has_to_stop: Asked several times a second.
+            has_to_stop: Called several times per second.
         """
         if self._last_step == self._learner.step or has_to_stop():
             return
@@ -131,7 +131,7 @@ class EvaluationSchedule:
 
 
 def summarize(step: int, updates: int, episodes: list[Episode], seconds: float) -> Evaluation:
-    """The row of an evaluation, of at least one episode."""
+    """The row of an evaluation with at least one episode."""
     returns = [episode.episode_return for episode in episodes]
     return Evaluation(
         step=step,

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: found on the device before they reach the weights, and named."""
+"""Finds numbers that are not finite, on the device and before they reach the weights, and names them."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ _NO_FAULT = -1
 
 
 class Fault(NamedTuple):
-    """The first quantity of an update that was not finite."""
+    """The first quantity of an update that is not finite."""
 
     quantity: str
     actor: int | None  # None for a quantity of the whole batch
@@ -78,21 +78,21 @@ class FaultRecord:
 
 
 def quantities(observation: Tree = None) -> tuple[str, ...]:
-    """Names of all that `locate` looks at, of rollouts with such observations; of a single part without an argument."""
+    """Names of the quantities that `locate` checks, for these observation parts; without an argument, for one part."""
     return (*trees.name_leaves(observation, "observation"), *_PER_STEP, *_OF_THE_UPDATE)
 
 
 def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm: Tensor) -> Tensor:
-    """Where an update's first number is that is not finite, found without waiting for the device.
+    """Locates the first number of an update that is not finite, without waiting for the device.
 
     Args:
         rollout: The batch, on the device.
-        output: Of the network for it.
+        output: The network's output for it.
         total_loss: float32 [].
         grad_norm: float32 [].
 
     Returns:
-        int64 [4]: number of the quantity or -1 where all are finite, actor, environment, t; to be read by `describe`.
+        int64 [4]: index of the quantity, or -1 if all are finite; actor; environment; t. Read it with `describe`.
     """
     values = [*trees.leaves(rollout.observation), rollout.reward, rollout.behavior_params]
     values += [output.policy_params, output.baseline]
@@ -109,11 +109,11 @@ def locate(rollout: Rollout, output: AgentOutput, total_loss: Tensor, grad_norm:
 
 
 def describe(fault: Tensor, names: tuple[str, ...] = quantities()) -> Fault | None:
-    """Reads what `locate` found; None where all was finite. Waits for the device.
+    """Reads the result of `locate`; None if all numbers are finite. Waits for the device.
 
     Args:
-        fault: What `locate` gave.
-        names: Of `quantities`, for such observations.
+        fault: The result of `locate`.
+        names: The result of `quantities`, for such observations.
     """
     number, *place = fault.tolist()
     if number == _NO_FAULT:
@@ -123,7 +123,7 @@ def describe(fault: Tensor, names: tuple[str, ...] = quantities()) -> Fault | No
 
 
 def _first(value: Tensor, rollout: Rollout) -> tuple[Tensor, Tensor]:
-    """Whether any of [T or T+1, B, ...] is not finite: bool []; of the first: int64 [3], actor, environment, t."""
+    """Whether any of [T or T+1, B, ...] is not finite, bool []; actor, environment and t of the first, int64 [3]."""
     is_bad = ~value.isfinite()
     while is_bad.dim() > 2:
         is_bad = is_bad.any(-1)

@@ -1,4 +1,4 @@
-"""A film: the pictures of one episode as an mp4, in their own colors and at the game's own speed."""
+"""Films of episodes as mp4, in original colors and at the game's normal speed."""
 
 import os
 from collections.abc import Generator
@@ -16,7 +16,7 @@ _COLORS = "bt709"
 
 
 def require_writer(path: str) -> None:
-    """Raises ValueError, with the line that installs it, unless there is a program that writes films to `path`."""
+    """Raises ValueError, with the command that installs it, unless there is a program that writes films to `path`."""
     try:
         import imageio_ffmpeg
 
@@ -28,11 +28,11 @@ def require_writer(path: str) -> None:
 
 
 class Film:
-    """Writes one film; a context manager. The file gets its name when the film is whole.
+    """Writes one film; a context manager. The file gets its name when the film is complete.
 
     Args:
-        path: Of the mp4; one that is there is replaced.
-        frames_per_second: Pictures in a second.
+        path: Of the mp4; an existing file is replaced.
+        frames_per_second: Pictures per second.
     """
 
     def __init__(self, path: Path, frames_per_second: float) -> None:
@@ -53,7 +53,7 @@ class Film:
                 self._partial.unlink(missing_ok=True)
 
     def add(self, picture: np.ndarray) -> None:
-        """Adds a picture, uint8 [height, width, 3]; all of a film are of one size.
+        """Adds a picture, uint8 [height, width, 3]; all pictures of a film have the same size.
 
         Raises:
             OSError: it cannot be written.

@@ -1,6 +1,6 @@
-"""What tells a learning run from a sick one: how far the ratios went, what the baseline explains, which units live.
+"""Health of training: importance ratios, explained variance of the baseline, dead units.
 
-Reset steps are left out everywhere: their actions were ignored.
+Reset steps, whose actions are ignored, never count.
 """
 
 import math
@@ -28,7 +28,7 @@ FEATURE_COLUMNS = ("feature_std", "logits_std")  # and dead_units_columns
 def sum_vtrace(
     rollout: Rollout, log_rhos: Tensor, kl: Tensor, values: Tensor, returns: VTraceReturns, config: Config
 ) -> dict[str, Tensor]:
-    """The sums of which `summarize_vtrace` makes columns: sums of many updates can be added, their ratios can't.
+    """The sums for `summarize_vtrace`: unlike ratios, they can be added over many updates.
 
     Args:
         rollout: B trajectories of T steps.
@@ -57,15 +57,15 @@ def sum_vtrace(
 
 
 def summarize_vtrace(sums: dict[str, float]) -> dict[str, float | None]:
-    """Values of `VTRACE_COLUMNS` from sums (or from their means, all over the same updates) of `sum_vtrace`.
+    """Values of `VTRACE_COLUMNS` from the sums of `sum_vtrace` (or from means of these over the same updates).
 
     * `rho_clipped`, `c_clipped`, `pg_rho_clipped`: share of the steps whose ratio pi / mu is above the clip.
-    * `effective_sample_size`: (sum rho)^2 / (n sum rho^2), the share of the n steps that as many equally weighted ones
-      would be worth: 1 on-policy, 1 / n where one step has all the weight.
+    * `effective_sample_size`: (sum rho)^2 / (n sum rho^2), the number of equally weighted steps with the same variance
+      as a share of n: 1 on-policy, 1 / n if one step has all the weight.
     * `kl`: mean KL(mu || pi) in nats.
     * `explained_variance`: 1 - Var(vs - V) / Var(vs).
 
-    None where there is nothing to divide by.
+    None where the denominator is 0.
     """
     total = {name.removeprefix("sum_of_"): value for name, value in sums.items()}
     n = total["count"]
@@ -86,13 +86,13 @@ def dead_units_columns(network: nn.Module) -> tuple[str, ...]:
 
 
 def measure_features(network: Network, rollout: Rollout) -> dict[str, float | None]:
-    """How alive the hidden layers are, found by one more forward pass over a batch on the network's device.
+    """Health of the hidden layers, measured by one more forward pass over a batch on the network's device.
 
-    * `dead_units_K`: share of the units of the K-th ReLU that are 0 on every step of the batch; a unit of a
-      convolution is a channel, and counts as dead if it is 0 everywhere in the image. None where there are no units.
-    * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over its units; not of a
-      network of the user's own, whose last hidden layer nobody knows.
-    * `logits_std`: the same of the policy's logits, less their mean over the actions, which has no effect; of a
+    * `dead_units_K`: share of the units of the K-th ReLU that are 0 on every step of the batch. A unit of a convolution
+      is a channel, dead if it is 0 everywhere in the image. None without units.
+    * `feature_std`: standard deviation over the batch of a unit of the last hidden layer, mean over the units. Not for
+      the user's own network, whose last hidden layer is unknown.
+    * `logits_std`: the same for the policy's logits, minus their mean over the actions, which has no effect; or for a
       Gaussian's means.
     """
     params, outputs = _look_inside(network, rollout)
@@ -130,7 +130,7 @@ def _relus(network: nn.Module) -> list[nn.Module]:
 
 
 def _share_dead(activations: Tensor, steps: torch.Size) -> float | None:
-    """Share of the units of [N, units, ...], or [T+1, B, units, ...], that are 0 everywhere; None of fewer axes.
+    """Share of the units of [N, units, ...], or [T+1, B, units, ...], that are 0 everywhere; None with fewer axes.
 
     Args:
         activations: Of one layer.

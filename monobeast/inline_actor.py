@@ -1,4 +1,4 @@
-"""Collects without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
+"""Collects rollouts without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
 
 import os
 import time
@@ -21,10 +21,10 @@ from monobeast.weights import SharedWeights
 
 
 class InlineActor:
-    """One actor in the learner's own process, for `--num_actors 0`: the same batches, repeatable bit by bit.
+    """One actor in the learner's process, for `--num_actors 0`; its batches repeat bit for bit.
 
-    With `--exact_resume` its state can be had at any time. It is that before the first batch from which nothing has
-    been learned: a stop may come amid a step, and leave environments and staging between two states.
+    With `--exact_resume` its state is available at any time. It is the state before the first batch that has not been
+    learned from, since a stop in the middle of a step leaves environments and staging inconsistent.
     """
 
     num_restarts = 0
@@ -39,7 +39,7 @@ class InlineActor:
         out_log: Path | None = None,
         makers: Makers = Makers(),
     ) -> None:
-        """Takes what `ActorPool` takes."""
+        """Takes the arguments of `ActorPool`."""
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights, makers=makers)
         sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
         self._slot, self._staging = allocate(*sizes), make_staging(config, spaces, core_state)
@@ -68,14 +68,14 @@ class InlineActor:
             self._actor.close()
 
     def describe(self) -> str:
-        """What `ActorPool.describe` says of its actors."""
+        """Like `ActorPool.describe`."""
         return "no actor processes: rollouts are made in the learner's own"
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
-        """The next batch of B columns, valid until the next call; always whole, whatever `timeout_s`.
+        """The next batch of B columns, valid until the next call; always complete, whatever `timeout_s`.
 
         Raises:
-            ActorsFailed: the environment or the policy did.
+            ActorsFailed: the environment or the policy failed.
         """
         self._keep_state()
         start = time.perf_counter()
@@ -90,16 +90,16 @@ class InlineActor:
         return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values and tensors from which `set_state` goes on exactly; with `--exact_resume` alone."""
+        """The exact state as plain values and tensors, for `set_state`; only with `--exact_resume`."""
         self._keep_state()
         return self._state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Will go on from what `get_state` gave; before the actor is entered."""
+        """Restores the state of `get_state`; call it before the actor is entered."""
         self._state = state
 
     def _count(self, start: float) -> None:
-        """Takes the time since `start` for that of the environments, and what was before for the learner's."""
+        """Counts the time since `start` as the environments', and the time before as the learner's."""
         end = time.perf_counter()
         self.times = Times(
             actors_working=self.times.actors_working + end - start,
@@ -111,7 +111,7 @@ class InlineActor:
             self.timeline.add(os.getpid(), "learner", "rollouts", start, end)
 
     def _keep_state(self) -> None:
-        """Looks at the state, unless the weights are those of the last look: then what came since is not learned."""
+        """Saves the state, unless the weights have not changed since: then what came since is not learned."""
         version = self._task.weights.version
         if self._task.config.exact_resume and self._state_version != version:
             parts = {"actor": self._actor.get_state(), "staging": self._staging.get_state()}

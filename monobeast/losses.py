@@ -49,7 +49,7 @@ def compute_entropy_loss(entropies: Tensor, mask: Tensor | None = None) -> Tenso
         float []: the loss. Of A actions, -log A per element at the least and 0 at the most; of densities, unbounded.
 
     Raises:
-        ValueError: `mask` is not bool or not of the entropies' shape.
+        ValueError: `mask` is not bool or does not have the entropies' shape.
     """
     if mask is None:
         return -entropies.sum()
@@ -60,6 +60,6 @@ def compute_entropy_loss(entropies: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 def _check_shape(name: str, tensor: Tensor, expected: torch.Size, of: str) -> None:
-    """Raises ValueError unless `tensor` has the shape that goes with these `of`."""
+    """Raises ValueError unless `tensor` has the expected shape for `of`."""
     if tensor.shape != expected:
         raise ValueError(f"{name}: expected shape {list(expected)} for these {of}, found {list(tensor.shape)}")

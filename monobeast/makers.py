@@ -1,4 +1,4 @@
-"""What makes a run's environments and its networks: by `--env` and `--network`, or by callables given from Python."""
+"""Makes a run's environments and networks, by `--env` and `--network` or by callables given from Python."""
 
 import dataclasses
 import pickle
@@ -14,19 +14,19 @@ from monobeast.networks import Network, NetworkMaker, make_network
 
 
 class Makers(NamedTuple):
-    """What stands in the place of `--network` and `--env`; None where those say what to make.
+    """Callables that replace `--network` and `--env`; None where the settings apply.
 
-    Every process of a run makes its own networks and environments: on the way to actors these are pickled.
+    Every process of a run makes its own networks and environments, so the callables are pickled on the way to actors.
     """
 
     network: NetworkMaker | None = None
     environments: EnvironmentMaker | None = None
 
     def record(self, config: Config) -> Config:
-        """The settings with the names of these in place of `network` and `env`.
+        """The settings with the callables' names as `network` and `env`.
 
         Raises:
-            ValueError: one of these is not callable, or the setting in whose place it stands was given too.
+            ValueError: one of them is not callable, or the setting that it replaces was given, too.
         """
         names = {}
         if self.network is not None:
@@ -38,7 +38,7 @@ class Makers(NamedTuple):
         return dataclasses.replace(config, **names)
 
     def pickle(self) -> bytes:
-        """These as actor processes get them.
+        """Pickles the makers for actor processes.
 
         Raises:
             ValueError: one of them cannot be pickled; the message says which and why.
@@ -53,7 +53,7 @@ class Makers(NamedTuple):
         return pickle.dumps(self)
 
     def check_environments(self, config: Config) -> Spaces:
-        """Tries environments before any process starts; see `environments.check`. `config` is resolved."""
+        """Tries environments before any process starts, as `environments.check` does. `config` is resolved."""
         return environments.check(config) if self.environments is None else own.check(self.environments, config)
 
     def make_environments(self, config: Config, num_envs: int, seeds: Sequence[int]) -> VectorEnvironment:
@@ -63,9 +63,9 @@ class Makers(NamedTuple):
         return self.environments(config, num_envs, seeds)
 
     def make_network(self, config: Config, spaces: Spaces) -> Network:
-        """Makes a network on the CPU; see `make_network`. Each one of a run is drawn alike, buffers as well as weights.
+        """Makes a network on the CPU by `make_network`. All networks of a run start with equal weights and buffers.
 
-        The caller's random numbers stay as they were.
+        Does not change the caller's random state.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeding.network_seed(config.seed))
@@ -75,7 +75,7 @@ class Makers(NamedTuple):
             return make_network(*shapes, network, *how)
 
     def _require_free(self, setting: str, argument: str, maker: Any, config: Config) -> None:
-        """Raises ValueError unless `maker` can stand in the place of a setting."""
+        """Raises ValueError unless `maker` can replace a setting."""
         if not callable(maker):
             raise ValueError(f"{argument}={maker!r}: must be callable")
         value = getattr(config, setting)

@@ -1,4 +1,4 @@
-"""Count, mean and variance of numbers that come in batches, none of which is kept."""
+"""Running count, mean and variance of numbers that arrive in batches."""
 
 from typing import NamedTuple, Self
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 class Moments(NamedTuple):
-    """What is known of all numbers so far, all float64.
+    """The moments of all numbers so far, float64.
 
-    Sums of squares would lose everything where the numbers lie far from zero: of 1e6 and its neighbors the squares
-    differ in their last digits alone. So the squares are of deviations from the mean, batches being merged as in Chan,
-    Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+    Sums of squares lose all precision for numbers far from zero: the squares of 1e6 and its neighbors differ only in
+    their last digits. So these are squared deviations from the mean, and batches are merged as in Chan, Golub and
+    LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
 
     count: Tensor  # []
@@ -20,21 +20,21 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_nothing(cls, *shape: int, device: torch.device | str = "cpu") -> Self:
-        """Of no numbers yet, of this shape each: mean 0."""
+        """Moments of no numbers, for numbers of this shape; the mean is 0."""
         zeros = torch.zeros(shape, dtype=torch.float64, device=device)
         return cls(torch.zeros((), dtype=torch.float64, device=device), zeros, zeros.clone())
 
     @property
     def variance(self) -> Tensor:
-        """float64 [...]: the mean squared deviation; 1 of no numbers."""
+        """float64 [...]: the mean squared deviation; 1 without numbers."""
         return torch.where(self.count > 0, self.squares / self.count.clamp(min=1), 1.0)
 
     def merged(self, values: Tensor, mask: Tensor | None = None) -> Self:
-        """Of these numbers and `values` together; nothing here waits for the device.
+        """Moments of these numbers and `values` together; does not wait for the device.
 
         Args:
             values: [N, ...], of any dtype.
-            mask: bool [N]: True where a row counts; None counts all.
+            mask: bool [N]: True where a row counts; None: all count.
         """
         values = values.double()
         weights = values.new_ones(len(values)) if mask is None else mask.double()
@@ -49,6 +49,7 @@ class Moments(NamedTuple):
         return type(self)(total, new_mean, self.squares + squares + difference.square() * self.count * share)
 
     def or_else(self, other: "Moments", is_taken: Tensor | bool) -> "Moments":
-        """These where `is_taken`, one truth, and all numbers are finite; else `other`. Does not wait for the device."""
+        """These if `is_taken`, bool [], is true and all numbers are finite, else `other`. Does not wait for the
+        device."""
         is_sound = is_taken & self.mean.isfinite().all() & self.squares.isfinite().all()
         return Moments(*(torch.where(is_sound, new, old) for new, old in zip(self, other, strict=True)))

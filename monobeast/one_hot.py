@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def encode(choices: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Each choice one-hot, one after the other: int64 [..., K], the k-th from 0 to sizes[k] - 1, to [..., sum(sizes)].
+    """Concatenated one-hot vectors of K choices: int64 [..., K], choice k in 0..sizes[k]-1, to [..., sum(sizes)].
 
     Raises:
         ValueError: the number of sizes is not K.

@@ -1,4 +1,4 @@
-"""A network as an ONNX file: one step of the agent, for programs that have no PyTorch."""
+"""Writes a network as an ONNX file: one step of the agent, for programs without PyTorch."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ _NUM_COLUMNS = 2  # of the example; 1 would be taken for a number that never cha
 
 
 class _Step(nn.Module):
-    """The network, called with tensors alone."""
+    """The network, called with tensors only."""
 
     def __init__(self, network: Network, example: AgentInput) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _Step(nn.Module):
 
 
 def require_writer(path: str) -> None:
-    """Raises ValueError, with the line that installs it, unless there is what writes ONNX files to `path`."""
+    """Raises ValueError, with the command that installs them, unless the packages that write ONNX files are there."""
     try:
         import onnxscript  # noqa: F401  # torch's exporter needs it, and says so late
     except ImportError as error:
@@ -46,17 +46,17 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
     """Writes one step of the network, T = 1, for any number of columns B.
 
     Inputs are the fields of `AgentInput` by name, [1, B, ...], and with LSTM `hidden` and `cell`, each [L, B, H], zeros
-    before the first step. An observation of several parts is an input for each, such as `observation['camera']`.
-    Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`. Where actions are real
-    numbers, `policy_params` [1, B, 2 D] are in the logits' place. Observations and actions are as `Spaces` has them.
-    The state of a network of the user's own is `state_0`, `state_1` and so on, and `next_state_0`; its `initial_state`
-    says what it is before the first step.
+    before the first step. An observation of several parts has one input per part, such as `observation['camera']`.
+    Outputs are `policy_logits` [1, B, A], `baseline` [1, B], and `next_hidden` and `next_cell`. If actions are real
+    numbers, `policy_params` [1, B, 2 D] replace the logits. Observations and actions have the form of `Spaces`. The
+    state of the user's own network is `state_0`, `state_1` and so on, with outputs `next_state_0` and so on; its
+    `initial_state` gives the values before the first step.
 
     Args:
-        path: Of the file; one that is there is replaced.
+        path: Of the file; an existing file is replaced.
         network: On the CPU, in float32.
-        spaces: What it was made for.
-        description: Texts that the file carries as metadata.
+        spaces: Of the network's environment.
+        description: Texts for the file's metadata.
 
     Raises:
         OSError: it cannot be written.
@@ -92,7 +92,7 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps back what exporters warn of: packages that nothing here needs, steps that they did not simplify."""
+    """Hides the exporters' warnings about unneeded packages and steps that were not simplified."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -107,6 +107,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _make_inputs(spaces: Spaces) -> AgentInput:
-    """Tensors of the right types and shapes, all zero."""
+    """Zero tensors of the right types and shapes."""
     rollout = allocate(1, _NUM_COLUMNS, spaces.observation, spaces.action)
     return AgentInput(*trees.map_leaves(lambda tensor: tensor[:1].zero_(), rollout.inputs))

@@ -1,4 +1,4 @@
-"""PyTorch's optimizers as the learner uses them: complete from the start, and without its compiler."""
+"""PyTorch's optimizers with state from the start, and without importing PyTorch's compiler."""
 
 import inspect
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from monobeast.config import Config
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: Config) -> Optimizer:
-    """An optimizer whose state is there from the start, so that even the first update can be undone."""
+    """An optimizer whose state exists from the start, so that even the first update can be undone."""
     return {"adam": _make_adam, "rmsprop": _make_rmsprop}[config.optimizer](parameters, config)
 
 
@@ -26,11 +26,11 @@ def _make_adam(parameters: list[nn.Parameter], config: Config) -> Optimizer:
 
 
 def _make_rmsprop(parameters: list[nn.Parameter], config: Config) -> Optimizer:
-    """RMSProp in PyTorch's form, its average of squared gradients started at `rmsprop_start`.
+    """RMSProp in PyTorch's form, whose average of squared gradients starts at `rmsprop_start`.
 
-    From 0 the first steps are up to 1 / sqrt(1 - alpha) times the rate, ten times by default, and may break features
-    before they are used. From 1, where TensorFlow (and so the paper) starts, the steps begin small and grow while the
-    average falls to the size of the gradients.
+    Starting at 0, the first steps are up to 1 / sqrt(1 - alpha) times the learning rate, ten times by default, and may
+    destroy features before they are used. Starting at 1, as in TensorFlow and so in the paper, steps are small at first
+    and grow while the average falls to the size of the gradients.
     """
     make, on_device = _uncompiled(torch.optim.RMSprop), _counts_on_device(parameters)
     rates = {"lr": config.learning_rate, "alpha": config.alpha, "momentum": config.momentum, "eps": config.epsilon}
@@ -53,7 +53,7 @@ def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 
 def _counts_on_device(parameters: list[nn.Parameter]) -> bool:
-    """Whether counts of steps lie beside the parameters: on a GPU, which else would be waited for to undo a step."""
+    """Whether step counts are on the parameters' device: needed on a GPU to undo a step without waiting for it."""
     return parameters[0].device.type != "cpu"
 
 
@@ -62,7 +62,7 @@ def _zero(parameter: nn.Parameter) -> Tensor:
 
 
 def _uncompiled(kind: type[Optimizer]) -> Callable[..., Optimizer]:
-    """Makes optimizers that do not import PyTorch's compiler, a second and 60 MB, to tell it what to leave out."""
+    """Makes optimizers that do not import PyTorch's compiler, which takes a second and 60 MB."""
     methods = inspect.getmembers(kind, inspect.isfunction)
     bare = {name: inspect.unwrap(method) for name, method in methods if hasattr(method, "__wrapped__")}
     return type(kind.__name__, (kind,), bare | {"step": torch.no_grad()(inspect.unwrap(kind.step))})

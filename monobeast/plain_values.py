@@ -1,4 +1,4 @@
-"""Plain values: what a checkpoint may hold so that it opens without running code, and what fits into it."""
+"""Plain values: the types that a checkpoint may hold so that it opens without running code."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ _ARRAY = "__array__"  # the only key of a dict that stands for an array or a sca
 
 
 def pack(value: Any, name: str = "state") -> Any:
-    """A copy of `value` that shares no memory with it, of plain values and tensors alone.
+    """A copy of `value` made only of plain values and tensors, sharing no memory with it.
 
     Args:
-        value: None, bool, int, float, str, NumPy's arrays and scalars, tensors, and lists, tuples and dicts of those.
-        name: What the message calls it.
+        value: None, bool, int, float, str, NumPy arrays and scalars, tensors, and lists, tuples and dicts of those.
+        name: Its name in messages.
 
     Raises:
-        ValueError: something else is in it; the message says where and what.
+        ValueError: it contains something else; the message says where and what.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -34,7 +34,7 @@ def pack(value: Any, name: str = "state") -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """What `pack` packed, copied once more: arrays are arrays again, tensors tensors, both on the CPU."""
+    """Restores a copy of what `pack` packed, with arrays as arrays and tensors as tensors on the CPU."""
     if isinstance(value, Tensor):
         return value.clone()
     if type(value) is dict:

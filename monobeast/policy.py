@@ -1,4 +1,4 @@
-"""What chooses an actor's actions. The actor's loop does not know where that is computed; today, in its own process."""
+"""Policies that choose an actor's actions. They compute in its process, but the actor's loop does not rely on that."""
 
 import copy
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from monobeast.weights import SharedWeights, WeightsReader, weights_of
 
 
 class Decision(NamedTuple):
-    """The answer to one observation of E environments."""
+    """The actions for one observation of E environments."""
 
     action: Tensor  # [E, ...], as in `Rollout`
     params: Tensor  # float32 [E, P]: the very parameters of the distribution that the action was drawn from
@@ -22,8 +22,8 @@ class LocalPolicy:
     """Samples actions from a network in this process.
 
     Args:
-        network: For this policy alone: it learns nothing here, and its weights are replaced at `refresh`.
-        weights: Where new weights come from; None leaves the network as it is.
+        network: Used by this policy only. It does not learn; `refresh` replaces its weights.
+        weights: Source of new weights; None leaves the network unchanged.
         seed: Of the sampling.
         greedy: Take the most probable action instead of a sample.
     """
@@ -38,7 +38,7 @@ class LocalPolicy:
         self._greedy = greedy
 
     def refresh(self) -> int:
-        """Takes the newest weights; returns the version that acts from now on."""
+        """Takes the newest weights; returns their version."""
         if self._reader is None:
             return 0
         before, version = self._reader.version, self._reader.refresh()
@@ -48,15 +48,15 @@ class LocalPolicy:
         return version
 
     def initial_state(self, num_envs: int) -> tuple[Tensor, ...]:
-        """Recurrent state before a first observation."""
+        """Recurrent state before the first observation."""
         return self._network.initial_state(num_envs)
 
     def get_state(self) -> Tensor:
-        """Where the sampling is, for `set_state`."""
+        """The state of the sampling, for `set_state`."""
         return self._generator.get_state()
 
     def set_state(self, state: Tensor) -> None:
-        """Samples on from there."""
+        """Restores the state of the sampling."""
         self._generator.set_state(state)
 
     @torch.inference_mode()
@@ -71,9 +71,9 @@ class LocalPolicy:
 
 
 def for_acting(network: Network) -> Network:
-    """The network itself, or for bfloat16 a copy that holds its weights as such: no call need cast them again.
+    """The network itself, or for bfloat16 a copy with bfloat16 weights, so that no call has to cast them again.
 
-    Of a network of the user's own nobody knows which weights those are: autocast casts them in every call.
+    For the user's own network it is unknown which weights those are, so autocast casts them in every call.
     """
     if not isinstance(network, AgentNetwork) or network.precision == "float32":
         return network

@@ -1,4 +1,4 @@
-"""From settings to a run that can begin: what can be refused is refused here, before a process or a file is made."""
+"""Prepares a run: refuses whatever can be refused before any process or file exists."""
 
 import dataclasses
 import os
@@ -20,7 +20,7 @@ from monobeast.user_code import is_own
 
 
 class Run(NamedTuple):
-    """A run that can begin: all has been checked but its name and folder."""
+    """A run that is ready to begin: everything is checked except its name and folder."""
 
     config: Config  # resolved: nothing is left to be chosen
     spaces: Spaces
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> Run:
-    """Checks what `Config` alone cannot, and resolves what was left open.
+    """Checks what `Config` alone cannot, and fills open settings.
 
     Args:
         config: With `resume`, what is not given in it is as the run had it.
@@ -46,8 +46,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         makers: What makes environments and networks in the place of `env` and `network`.
 
     Raises:
-        ValueError: the environment or network cannot be made, there is no such device, a package or a compiler that
-            was asked for is missing, or the machine is too small; no run to resume, or one that cannot go on with these
+        ValueError: the environment or network cannot be made, there is no such device, a required package or compiler
+            is missing, or the machine is too small; there is no run to resume, or it cannot continue with these
             settings.
         RuntimeError: actor processes could not import the main script.
     """
@@ -88,7 +88,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
 
 
 def require_compiler(device: str) -> None:
-    """Raises ValueError unless PyTorch can compile a sum; what it calls for that differs by device and system."""
+    """Raises ValueError unless PyTorch can compile a sum; which tools that needs depends on device and system."""
     try:
         torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.zeros(1, device=device))
     except Exception as error:
@@ -113,7 +113,7 @@ def _make_network(config: Config, spaces: Spaces, makers: Makers) -> Network:
 
 
 def _choose(config: Config, spaces: Spaces) -> Config:
-    """Replaces what is left open for the network, the machine or the moment to decide."""
+    """Fills settings that depend on the network, the machine or the time."""
     return dataclasses.replace(
         config,
         xpid=config.xpid or run_folder.new_xpid(),
@@ -124,7 +124,7 @@ def _choose(config: Config, spaces: Spaces) -> Config:
 
 
 def _check_weights(network: Network, saved: dict[str, Any], config: Config) -> None:
-    """Raises ValueError unless the saved weights are of such a network for these spaces."""
+    """Raises ValueError unless the saved weights fit such a network for these spaces."""
     try:
         require_fit(network, saved["learner"]["network"])
     except ValueError as error:
@@ -133,7 +133,7 @@ def _check_weights(network: Network, saved: dict[str, Any], config: Config) -> N
 
 
 def _choose_sizes(config: Config, spaces: Spaces, network: Network, makers: Makers) -> tuple[Config, str | None]:
-    """Replaces sizes that are left open; the least that may be chosen must fit, else there is nothing to measure."""
+    """Fills open sizes; the smallest candidates must fit, otherwise there is nothing to measure."""
     auto = None
     if any(getattr(config, name) is None for name in AUTO):
         requirements.require_fit(_with_buffers(autotuning.choose_smallest(config)), spaces, network)

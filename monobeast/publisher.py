@@ -1,4 +1,4 @@
-"""Ways in which the learner publishes its weights: at once, by the GPU itself, or late on purpose."""
+"""Ways to publish the learner's weights: at once, by the GPU itself, or deliberately late."""
 
 import weakref
 from collections import deque
@@ -13,10 +13,10 @@ from monobeast.weights import SharedWeights, flatten
 
 
 class StreamedWeights:
-    """Publishes from a GPU without waiting for it: the device copies each version, and announces it, by itself.
+    """Publishes from a GPU without waiting for it: the device itself copies and announces each version.
 
     Args:
-        shared: Where to, with no readers yet; its memory is pinned as long as this lives.
+        shared: The destination, without readers yet; its memory is pinned as long as this object lives.
         device: A CUDA device.
     """
 
@@ -30,7 +30,7 @@ class StreamedWeights:
                 weakref.finalize(self, transfer.unpin, tensor, self._stream).atexit = False
 
     def publish(self, weights: Iterable[Tensor]) -> None:
-        """Makes these the next version, once the device comes to it."""
+        """Makes these the next version, when the device reaches this point."""
         vector = flatten(weights)  # now: the next update changes the weights themselves
         updates = torch.cuda.current_stream(self._device)
         self._version += 1
@@ -41,7 +41,7 @@ class StreamedWeights:
 
 
 class LateWeights:
-    """Publishes what it is given `delay` calls later, to show what lag does."""
+    """Publishes weights `delay` calls late, to study the effect of lag."""
 
     def __init__(self, shared: SharedWeights | StreamedWeights, delay: int) -> None:
         self._shared = shared
@@ -49,14 +49,14 @@ class LateWeights:
         self._held: deque[list[Tensor]] = deque()
 
     def publish(self, weights: Iterable[Tensor]) -> None:
-        """Keeps a copy of the weights, and makes those of `delay` calls before the next version."""
+        """Stores a copy of the weights, and makes those of `delay` calls ago the next version."""
         self._held.append([weight.detach().clone() for weight in weights])
         if len(self._held) > self._delay:
             self._shared.publish(self._held.popleft())
 
 
 def make_publisher(shared: SharedWeights, config: Config) -> SharedWeights | StreamedWeights | LateWeights:
-    """What the learner publishes by. Without actor processes it waits for its GPU, so that a run repeats."""
+    """The learner's publisher. Without actor processes it waits for its GPU, so that runs are repeatable."""
     publisher: SharedWeights | StreamedWeights = shared
     if config.device != "cpu" and config.num_actors:
         publisher = StreamedWeights(shared, torch.device(config.device))

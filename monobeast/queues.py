@@ -1,7 +1,7 @@
-"""Pipes that carry messages between the learner and one child; the free and the full queue of an actor carry slots.
+"""Message pipes between the learner and one child; an actor's free and full queues carry slot numbers.
 
-Unlike TorchBeast, whose actors share two `SimpleQueue`s, each actor has a pair of its own. A process killed while it
-waits in a shared queue keeps the read lock for ever; here no lock is shared, and the slots of a dead actor are known.
+Unlike TorchBeast, whose actors share two `SimpleQueue`s, each actor has its own pair. A process killed while it waits
+in a shared queue keeps the read lock for ever; here no lock is shared, and the slots of a dead actor are known.
 """
 
 import multiprocessing
@@ -14,7 +14,7 @@ _MAX_TRACEBACK = 16_384
 
 
 class FilledSlot(NamedTuple):
-    """What an actor says of a rollout."""
+    """An actor's message about a rollout."""
 
     slot: int
     asked_at: float  # seconds of time.perf_counter, one clock for all processes of a machine
@@ -23,20 +23,20 @@ class FilledSlot(NamedTuple):
 
 
 class ActorFailure(NamedTuple):
-    """What an actor says before it ends by an exception."""
+    """An actor's last message before an exception ends it."""
 
     traceback: str
     made_environment: bool  # False: it failed before it had an environment
 
 
 class MessageQueue:
-    """One pipe from one process to another. Made by the learner, which keeps one end; the child keeps the other."""
+    """One pipe from one process to another. The learner makes it and keeps one end; the child keeps the other."""
 
     def __init__(self) -> None:
         self._reader, self._writer = multiprocessing.Pipe(duplex=False)
 
     def keep_reader(self) -> None:
-        """Closes this process's writing end: only then does the writer's death show as an end of file."""
+        """Closes this process's writing end; only then does the writer's death show as an end of file."""
         self._writer.close()
 
     def keep_writer(self) -> None:
@@ -53,17 +53,17 @@ class MessageQueue:
         return self._reader.fileno()
 
     def has_message(self) -> bool:
-        """Whether `get` would return at once, be it by an end of file."""
+        """Whether `get` would return at once, even if by an end of file."""
         try:
             return self._reader.poll()
         except OSError:
             return False
 
     def put(self, message: Any) -> bool:
-        """Sends a message, such as a free slot's number, a filled one, or an actor's last words; not None.
+        """Sends a message, such as a free slot's number, a filled slot, or an actor's last words; not None.
 
         Returns:
-            Whether anybody is there to read it.
+            Whether the reader is still there.
         """
         try:
             self._writer.send(message)
@@ -80,5 +80,5 @@ class MessageQueue:
 
 
 def last_words() -> str:
-    """The traceback of the exception that is being handled; its end where it is long."""
+    """The traceback of the exception being handled; if long, only its end."""
     return traceback.format_exc()[-_MAX_TRACEBACK:]

@@ -1,4 +1,4 @@
-"""Makes this package's environments known to Gymnasium."""
+"""Registers this package's environments with Gymnasium."""
 
 _ENTRY_POINTS = {
     "monobeast/Catch-v0": "monobeast.environments.catch:Catch",
@@ -8,7 +8,7 @@ _ENTRY_POINTS = {
 
 
 def register_environments() -> None:
-    """Registers this package's environments with Gymnasium, but for those that are registered already."""
+    """Registers this package's environments with Gymnasium, unless they are registered already."""
     from gymnasium.envs.registration import register, registry
 
     for env_id, entry_point in _ENTRY_POINTS.items():

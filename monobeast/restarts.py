@@ -1,4 +1,4 @@
-"""How often what has failed is started anew: a fault that comes back with every start must come to an end."""
+"""Limits restarts, so that a fault that recurs at every start ends the run."""
 
 import time
 from collections import deque
@@ -7,10 +7,10 @@ _WINDOW_S = 3600.0
 
 
 class RestartLimit:
-    """At most so many restarts within any hour.
+    """A maximum number of restarts within any hour.
 
     Args:
-        number: How many.
+        number: The maximum.
     """
 
     def __init__(self, number: int) -> None:
@@ -18,7 +18,7 @@ class RestartLimit:
         self._times: deque[float] = deque()
 
     def take(self) -> bool:
-        """Whether there may be one more now, which then counts."""
+        """Counts one more restart if allowed; returns whether it is."""
         now = time.monotonic()
         while self._times and now - self._times[0] > _WINDOW_S:
             self._times.popleft()

@@ -1,4 +1,4 @@
-"""By what rewards are divided so that returns are of one size in every task: `--normalize_rewards`."""
+"""The divisor that brings returns to a common scale in every task: `--normalize_rewards`."""
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ _EPSILON = 1e-8  # added to the variance
 
 
 class RewardNormalizer:
-    """Keeps the standard deviation of R_t = r_t + gamma R_{t-1}, over all steps of all episodes that were learned from.
+    """Tracks the standard deviation of R_t = r_t + gamma R_{t-1} over all steps that were learned from.
 
-    As OpenAI's baselines and Gymnasium's NormalizeReward have it, with r_t clipped by `--reward_clipping`; an episode
-    opens with R = 0, and so does what follows a lost life that counts as an end. Reset steps have no part in it. A
-    rollout goes on where the one before of the same actor and environment ended.
+    As in OpenAI's baselines and Gymnasium's NormalizeReward, with r_t clipped by `--reward_clipping`. R starts at 0 in
+    each episode, and after a lost life that counts as terminal. Reset steps do not count. Each rollout continues from
+    the previous one of the same actor and environment.
 
     Args:
-        config: Resolved: sizes, discount and clip.
+        config: Resolved; gives sizes, discount and clipping.
         device: Where batches are.
     """
 
@@ -32,24 +32,25 @@ class RewardNormalizer:
 
     @property
     def deviation(self) -> Tensor:
-        """float64 []: of what was taken; 1 before anything was."""
+        """float64 []: the standard deviation so far; 1 without data."""
         return _deviation_of(self._moments)
 
     def look(self, batch: Rollout) -> tuple[Tensor, tuple[Moments, Tensor]]:
-        """The deviation with this batch in it, so that even the first is divided by its own; and what `take` takes."""
+        """The deviation including this batch, so that even the first is divided by its own; and the argument of
+        `take`."""
         rewards = clip_rewards(batch.reward, self._clipping).double()
         returns, after = self._discount(batch, rewards)
         moments = self._moments.merged(returns.flatten(), ~batch.is_reset.flatten())
         return _deviation_of(moments.or_else(self._moments, True)), (moments, after)
 
     def take(self, seen: tuple[Moments, Tensor], is_taken: Tensor) -> None:
-        """Goes on from what `look` saw, unless `is_taken`, a bool [], is False. Does not wait for the device."""
+        """Keeps the result of `look`, unless `is_taken`, bool [], is False. Does not wait for the device."""
         moments, after = seen
         self._moments = moments.or_else(self._moments, is_taken)
         self._returns = torch.where(is_taken & after.isfinite().all(), after, self._returns)
 
     def _discount(self, batch: Rollout, rewards: Tensor) -> tuple[Tensor, Tensor]:
-        """R of every step, float64 [T, B], and of every environment after the last."""
+        """R of every step, float64 [T, B], and of every environment after the last step."""
         goes_on = (~batch.is_first[:-1]).double()  # x_0 .. x_{T-1}
         goes_on[1:] *= (~batch.terminal[:-1]).double()
         own, kept = torch.zeros_like(rewards), torch.ones_like(rewards)  # R = own + kept * R before the rollout
@@ -67,11 +68,11 @@ class RewardNormalizer:
         return own + kept * before, after
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors from which `load_state_dict` goes on."""
+        """The state as tensors, for `load_state_dict`."""
         return {**self._moments._asdict(), "returns": self._returns}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on from there; with another number of environments, from the beginning of their episodes."""
+        """Restores the state; with another number of environments, as if all their episodes began."""
         device, state = self._returns.device, dict(state)
         returns = state.pop("returns").to(device)
         self._moments = Moments(**{name: tensor.to(device) for name, tensor in state.items()})

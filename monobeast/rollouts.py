@@ -1,4 +1,4 @@
-"""The record that actors write and the learner reads: one type for the shared store, a slot and a batch."""
+"""The record that actors write and the learner reads; one type serves as shared store, slot and batch."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ from monobeast.trees import Tree
 class Rollout(NamedTuple):
     """T transitions of B trajectories, and the T+1 observations around them.
 
-    Trajectories are axis 1 in every field, so that `columns` cuts a slot out of the store and its place out of a batch
-    alike; time, where there is one, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
+    Trajectories are axis 1 in every field, so that `columns` selects a slot of the store as well as its place in a
+    batch; time, if any, is axis 0. x_T only bootstraps, and is x_0 of the same actor's next rollout.
     """
 
     observation: Tree  # [T+1, B, ...], the space's dtype: x_t; of a Dict or Tuple space, a tree of such tensors
@@ -39,45 +39,45 @@ class Rollout(NamedTuple):
 
     @property
     def num_columns(self) -> int:
-        """Number of trajectories B."""
+        """Number of trajectories, B."""
         return self.action.shape[1]
 
     @property
     def num_steps(self) -> int:
-        """Number of steps T * B."""
+        """Number of steps, T * B."""
         return self.reward.numel()
 
     @property
     def inputs(self) -> AgentInput:
-        """What the agent knew at x_0 .. x_T."""
+        """The agent's inputs at x_0 .. x_T."""
         return AgentInput(self.observation, self.is_first, self.last_action, self.last_reward)
 
     @property
     def is_reset(self) -> Tensor:
-        """bool [T, B]: the environment ignored a_t and answered with the first observation of an episode.
+        """bool [T, B]: the environment ignored a_t and returned the first observation of an episode.
 
-        Unlike the paper, rollouts hold these steps (Gymnasium's next-step autoreset); nothing may be learned from
-        their action.
+        Unlike in the paper, rollouts include these steps (Gymnasium's next-step autoreset); nothing may be learned from
+        their actions.
         """
         return self.is_first[1:]  # x_1 .. x_T: what a_0 .. a_{T-1} led to
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
-        """A rollout of `function(tensor)` for every tensor, those of `observation` and `core_state` included."""
+        """A rollout of `function(tensor)` for every tensor, including those of `observation` and `core_state`."""
         return Rollout(*trees.map_leaves(function, tuple(self)))
 
     def named_tensors(self) -> dict[str, Tensor]:
-        """Every tensor by the name of its field, with its place where the field has several: `core_state[0]`."""
+        """Every tensor by the name of its field, with an index if the field has several: `core_state[0]`."""
         return trees.name_fields(self)
 
     def columns(self, start: int, stop: int) -> "Rollout":
-        """A view of the trajectories `start` to `stop`, the latter not included."""
+        """A view of the trajectories from `start` to `stop`, exclusive."""
         return self.map(lambda tensor: tensor[:, start:stop])
 
     def copy_(self, source: "Rollout") -> None:
-        """Overwrites every tensor with that of `source`.
+        """Copies every tensor of `source` into this rollout's.
 
         Raises:
-            ValueError: a tensor's shape differs; nothing is broadcast.
+            ValueError: a tensor's shape differs; nothing broadcasts.
         """
 
         def copy(target: Tensor, origin: Tensor) -> None:
@@ -98,18 +98,18 @@ def allocate(
     is_shared: bool = False,
     is_pinned: bool = False,
 ) -> Rollout:
-    """Unwritten memory for `num_columns` trajectories of `unroll_length` steps.
+    """Allocates memory for `num_columns` trajectories of `unroll_length` steps.
 
-    Floats are filled with NaN and signed integers with their least value, so that a read of what nobody wrote shows.
+    Floats are filled with NaN and signed integers with their minimum, so that reads of unwritten memory show.
 
     Args:
         unroll_length: T.
         num_columns: B.
-        observation_space: Of one environment; gives shape and dtype of the observation, or of each of its parts.
-        action_space: As agents see it; gives the action's shape and dtype, and P.
-        core_state: Of any number of columns; gives L and H.
-        is_shared: The memory is one that processes started later can share.
-        is_pinned: It stays where it is, so that a GPU can copy it by itself.
+        observation_space: Of one environment; gives shape and dtype of the observation or its parts.
+        action_space: As seen by agents; gives the action's shape and dtype, and P.
+        core_state: With any number of columns; gives L and H.
+        is_shared: Whether processes started later can share the memory.
+        is_pinned: Whether the memory is pinned, so that a GPU can copy it by itself.
     """
     T, B = unroll_length, num_columns
     parts, distribution = trees.of_space(observation_space), for_space(action_space)
@@ -139,7 +139,7 @@ def allocate(
 
 
 def _torch_dtype(space: gymnasium.Space) -> torch.dtype:
-    """NumPy names the dtypes of spaces; torch has one of the same size for each."""
+    """The torch dtype of the same size for a space's NumPy dtype."""
     return torch.from_numpy(np.empty(0, dtype=space.dtype)).dtype
 
 
@@ -154,19 +154,20 @@ def _fill_conspicuously(tensor: Tensor) -> Tensor:
 class BatchStaging:
     """Gathers slots of E columns into batches of B; E divides B or B divides E.
 
-    A slot goes to its place in a batch, or in several, the moment it comes, so it need not wait for others. Batches are
-    contiguous, which a GPU must find to copy them by itself. Not shared: the learner's process alone uses it.
+    A slot is copied to its place in one or several batches as soon as it arrives, so it need not wait for others.
+    Batches are contiguous, as a GPU needs to copy them by itself. The memory is not shared: only the learner's process
+    uses it.
     """
 
     def __init__(self, batches: list[Rollout]) -> None:
-        """Takes memory for batches, to be filled in turn: together of E columns at least."""
+        """Takes memory for batches, to be filled in turn, with at least E columns in all."""
         self._batches = batches
         self._batch_size = batches[0].num_columns
         self._filled = 0  # columns written, since the first
         self._taken = 0  # columns given out in batches
 
     def put(self, slot: Rollout) -> None:
-        """Copies a slot; ends the life of batches that were given out of the same memory before."""
+        """Copies a slot; invalidates earlier batches in the same memory."""
         assert not self.is_whole, "a batch was to be taken before the next slot"
         end = self._filled + slot.num_columns
         self._write(self._filled, end, slot)
@@ -174,11 +175,11 @@ class BatchStaging:
 
     @property
     def is_whole(self) -> bool:
-        """Whether `pop` has a batch to give."""
+        """Whether `pop` has a complete batch."""
         return self._filled - self._taken >= self._batch_size
 
     def pop(self) -> Rollout | None:
-        """The next whole batch, valid until its memory is filled again; None where none is whole."""
+        """The next complete batch, valid until its memory is filled again; None if there is none."""
         if not self.is_whole:
             return None
         (batch,) = self._views(self._taken, self._taken + self._batch_size)
@@ -186,7 +187,7 @@ class BatchStaging:
         return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values and tensors from which `set_state` goes on: what no batch has been given of yet."""
+        """The columns not yet given out, as plain values and tensors, for `set_state`."""
         laps = self._taken // (self._batch_size * len(self._batches))  # which do not matter any more
         taken, filled = (count - laps * self._batch_size * len(self._batches) for count in (self._taken, self._filled))
         views = [self._batches[0].columns(0, 0), *self._views(taken, filled)]
@@ -194,7 +195,7 @@ class BatchStaging:
         return {"taken": taken, "filled": filled, "waiting": waiting._asdict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave, of a staging of the same sizes."""
+        """Restores the `get_state` of a staging of the same sizes."""
         self._taken, self._filled = state["taken"], state["filled"]
         self._write(self._taken, self._filled, Rollout(**state["waiting"]))
 

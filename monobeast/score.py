@@ -1,4 +1,4 @@
-"""A score: what an agent reached in the episodes of a test, and what changes what that means."""
+"""The score of a test: statistics of its episodes, and the conditions that affect it."""
 
 import os
 from pathlib import Path
@@ -25,10 +25,10 @@ class Episode(NamedTuple):
 
 
 class EpisodeTable:
-    """A CSV file with a row of every episode, there as soon as the episode has ended. A context manager.
+    """A CSV file with one row per episode, written when the episode ends. A context manager.
 
     Args:
-        path: Of the file, which is begun anew; None for no file.
+        path: Of the file, which is overwritten; None for no file.
 
     Raises:
         ValueError: it cannot be written.
@@ -62,7 +62,7 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
 
     Args:
         episodes: At least one.
-        env: Id of the environment; for an Atari game the mean of whole games is also set beside a human's.
+        env: Id of the environment; for an Atari game, the mean over whole games is also human-normalized.
     """
     returns = [episode.episode_return for episode in episodes]
     deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
@@ -77,7 +77,7 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
 
 
 def describe_conditions(config: Config, action_space: Space, seed: int) -> str:
-    """What the score hangs on beside the agent: how actions are chosen and, for Atari, what is played.
+    """The conditions of the score besides the agent: how actions are chosen and, for Atari, the game's settings.
 
     Args:
         config: Resolved.
@@ -100,7 +100,7 @@ def describe_conditions(config: Config, action_space: Space, seed: int) -> str:
 
 
 def _game(env: str) -> str | None:
-    """ALE's name of an Atari game; None of any other environment."""
+    """ALE's name of an Atari game; None for other environments."""
     if not env:
         return None
     spec = find_spec(env)

@@ -1,15 +1,14 @@
-"""Seeds: the user's one number becomes a different one for everything that draws at random.
+"""Seeds: derives a different seed for each random generator from the user's seed.
 
 A seed has 31 bits, since ALE takes an int32:
 
     bits 28-30  the run's seed modulo 8
     bits 0-27   (offset + stride * index) modulo 2^28, where index packs process, generation and place
 
-The stride is odd, so the second line gives every index a number of its own: within a run no two seeds are equal. The
-first line keeps runs apart whose seeds differ modulo 8, as those of neighbors do. Offset and stride come from
-`numpy.random.SeedSequence` and keep all other runs apart, though by chance and not by construction: of 2^28 pairs of
-seeds, one is equal. So it is, too, for a process, generation or place too large for its bits: what is above them goes
-into the spawn key instead.
+The stride is odd, so the second line gives every index a different number: within a run no two seeds are equal. The
+first line separates runs whose seeds differ modulo 8, such as neighboring seeds. Offset and stride come from
+`numpy.random.SeedSequence`. Otherwise two runs share a seed only by chance, with probability 2^-28. The same holds for
+indices too large for their bits, whose upper bits go into the spawn key.
 """
 
 import secrets
@@ -25,17 +24,17 @@ _SAMPLING = 0  # place in a process; environment e is e + 1
 
 
 def draw_seed() -> int:
-    """A seed for a run that was given none, short enough to be typed again."""
+    """A random seed for a run without one, short enough to retype."""
     return secrets.randbits(31)
 
 
 def network_seed(seed: int) -> int:
-    """The seed of the initial weights and of whatever else the learner draws."""
+    """The seed of the initial weights and of the learner's other random numbers."""
     return _spread(seed, _LEARNER, _TRAINING, _SAMPLING)
 
 
 def first_generation(num_resumes: int) -> int:
-    """The generation with which a start counts on: no generation of the starts before it comes again."""
+    """The first generation of a start, beyond all generations of previous starts."""
     return num_resumes << _GENERATION_BITS
 
 
@@ -45,7 +44,7 @@ def environment_seeds(seed: int, actor: int, generation: int, num_envs: int) -> 
     Args:
         seed: the run's, not negative.
         actor: the actor's number, from 0.
-        generation: how many processes had this number before; 0 for the first.
+        generation: how many earlier processes had this number; 0 for the first.
         num_envs: E.
 
     Returns:
@@ -55,28 +54,28 @@ def environment_seeds(seed: int, actor: int, generation: int, num_envs: int) -> 
 
 
 def sampling_seed(seed: int, actor: int, generation: int) -> int:
-    """The seed from which one actor draws its actions; arguments as for `environment_seeds`."""
+    """The seed of one actor's action sampling; arguments as in `environment_seeds`."""
     return _spread(seed, actor + 1, generation, _SAMPLING)
 
 
 def evaluation_seeds(seed: int, num_envs: int, version: int = 0) -> list[int]:
-    """The seeds of the environments in which an agent is played; training uses none of them.
+    """The seeds of the environments for playing an agent; training uses none of them.
 
     Args:
         seed: the run's, or that of a test; not negative.
         num_envs: E.
-        version: of the weights that are played beside training, from 1; 0 in a test.
+        version: of the weights evaluated beside training, from 1; 0 in a test.
     """
     return [_spread(seed, _LEARNER, _EVALUATION + version, env + 1) for env in range(num_envs)]
 
 
 def evaluation_sampling_seed(seed: int, version: int = 0) -> int:
-    """The seed from which an agent that is played draws its actions; arguments as for `evaluation_seeds`."""
+    """The seed of action sampling when an agent is played; arguments as in `evaluation_seeds`."""
     return _spread(seed, _LEARNER, _EVALUATION + version, _SAMPLING)
 
 
 def _spread(seed: int, process: int, generation: int, place: int) -> int:
-    """One 31-bit seed, laid out as the module's docstring says."""
+    """One 31-bit seed, with the layout of the module's docstring."""
     index, spawn_key = 0, []
     for number, bits in ((process, _PROCESS_BITS), (generation, _GENERATION_BITS), (place, _PLACE_BITS)):
         index = index << bits | number % 2**bits

@@ -1,4 +1,4 @@
-"""A run under way: the loop, its checkpoints and its end."""
+"""A run in progress: the loop, its checkpoints and its end."""
 
 import dataclasses
 import math
@@ -36,11 +36,11 @@ _POLL_S = 1.0  # how often a loop without batches looks at signals and clocks
 
 
 class BadUpdates(RuntimeError):
-    """Too many updates in a row had a number in them that is not finite."""
+    """Too many updates in a row contained a number that is not finite."""
 
 
 class Session:
-    """A run under way: what the loop, the checkpoints and the end have in common."""
+    """A run in progress: the state shared by the loop, the checkpoints and the end."""
 
     def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals, sinks: Sinks = Sinks()) -> None:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
@@ -82,11 +82,11 @@ class Session:
 
     @property
     def num_restarts(self) -> int:
-        """Of actors, since the run began."""
+        """Number of actors replaced since the run began."""
         return self.restarts_before + self.actors.num_restarts
 
     def train(self) -> str:
-        """Runs the loop to its end; says whether that is complete, stopped or failed."""
+        """Runs the loop to its end; returns complete, stopped or failed."""
         with self.evaluations or nullcontext():
             state = self._train()
             if self.evaluations is not None and state == "complete" and not self._is_time_up:
@@ -119,7 +119,7 @@ class Session:
         return self._finish(state)
 
     def _note(self, failure: Exception) -> None:
-        """Keeps in a line why the run failed; the whole of it is in the log."""
+        """Stores the reason why the run failed in one line; the log has all of it."""
         first, *others = str(failure).splitlines() or [""]
         if not isinstance(failure, (ActorsFailed, BadUpdates, Stalled)):
             first = f"{type(failure).__name__}: {first}"
@@ -163,7 +163,7 @@ class Session:
 
     @contextmanager
     def _stop_announced(self) -> Iterator[None]:
-        """Says that a signal was heard before actors are ended and files are written, which may take seconds."""
+        """Reports a signal before actors are ended and files are written, which may take seconds."""
         try:
             yield
         finally:
@@ -173,21 +173,21 @@ class Session:
                 logger.info("stopping on %s: %s", signal.Signals(self.stop.received).name, what)
 
     def advise(self) -> str | None:
-        """What bound the run and what to change, in a line; None where it was too short to tell."""
+        """The run's bottleneck and what to change, in one line; None if it was too short to tell."""
         shares, measured_s = self.meter.total()
         if measured_s < _LEAST_MEASURED_S:
             return None
         return bottleneck.advise(shares, self.config, machine.count_cores())
 
     def _start_clocks(self) -> None:
-        """From the first update on, so that the actors' start does not count."""
+        """Starts the clocks at the first update, so that the actors' startup does not count."""
         self.meter.start(self._times())
         if self.timeline is not None:
             self.timeline.start(time.perf_counter())
 
     @contextmanager
     def _span(self, name: str) -> Iterator[None]:
-        """Puts what the learner does inside into the timeline, if there is one."""
+        """Records the learner's work inside the context in the timeline, if any."""
         start = time.perf_counter()
         yield
         if self.timeline is not None:
@@ -202,7 +202,7 @@ class Session:
             self.log.write_row(self.learner, self.num_restarts, batch, self.meter.read(self._times()))
 
     def _look_for_fault(self, batch: Rollout) -> None:
-        """Says which number was not finite; ends the run, keeping the batch, where that does not stop."""
+        """Reports a number that is not finite; if that persists, saves the batch and ends the run."""
         num_in_a_row = self._warn_of_fault()
         if num_in_a_row >= self.config.max_bad_updates:
             path = bad_batch.save(self.folder, self.config, self.learner, batch)
@@ -227,7 +227,7 @@ class Session:
             return self.actors.get_batch(_POLL_S)
 
     def _finish(self, state: str) -> str:
-        """Writes a last row and a checkpoint of its step; says how the run ended after all."""
+        """Writes a last row and a checkpoint of its step; returns how the run finally ended."""
         if self.timeline is not None:
             self.timeline.write()
         if self.learner.num_updates == 0:
@@ -244,7 +244,7 @@ class Session:
         return state
 
     def _save_or_say_why_not(self) -> None:
-        """A disk that is full is no reason to stop: the next interval tries again."""
+        """Saves a checkpoint; if the disk is full, reports it, and the next interval tries again."""
         try:
             self._save()
             self.save_failed = False

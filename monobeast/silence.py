@@ -1,4 +1,4 @@
-"""How long a process has given no sign of life, by a clock that stands still while nobody looks."""
+"""Measures how long a process has been silent, with a clock that stops while the observer does."""
 
 import time
 
@@ -6,9 +6,9 @@ _LONGEST_LOOK_S = 2.0  # between two looks that nothing has delayed
 
 
 class Silence:
-    """Counts the seconds since the last sign.
+    """Counts the seconds since the last sign of life.
 
-    Whoever looks late was stopped (by Ctrl-Z, say) or busy; what it waits for is not to blame for that.
+    If the observer itself was stopped (as by Ctrl-Z) or busy, that time does not count.
     """
 
     def __init__(self) -> None:
@@ -16,11 +16,11 @@ class Silence:
         self._last_look = time.monotonic()
 
     def end(self) -> None:
-        """A sign came."""
+        """Resets the count after a sign of life."""
         self.seconds = 0.0
 
     def look(self) -> float:
-        """Counts on to now; returns the seconds."""
+        """Updates the count; returns the seconds."""
         now = time.monotonic()
         self.seconds += min(now - self._last_look, _LONGEST_LOOK_S)
         self._last_look = now

@@ -1,4 +1,4 @@
-"""Ends a run that has stalled, with the stacks of all its processes on record."""
+"""Ends a stalled run and records the stacks of all its processes."""
 
 import faulthandler
 import os
@@ -20,15 +20,15 @@ class Stalled(RuntimeError):
 
 
 class StallWatch:
-    """Raises `Stalled` in the training loop where updates stay out. A context manager.
+    """Raises `Stalled` in the training loop if updates stop. A context manager.
 
-    Should the loop itself hang, in an update or in an environment in its process, a thread that needs no GIL writes the
-    stacks to the file and ends the process with exit code 1; its actors die with it. The time for which Ctrl-Z stops
-    the process does not count.
+    If the loop itself hangs, in an update or in an environment in its process, a thread that does not need the GIL
+    writes the stacks to the file and ends the process with exit code 1; its actors die with it. Time during which
+    Ctrl-Z stops the process does not count.
 
     Args:
         timeout_s: Longest time without an update.
-        out_log: Where stacks go.
+        out_log: The file for the stacks.
     """
 
     def __init__(self, timeout_s: float, out_log: Path) -> None:
@@ -52,21 +52,21 @@ class StallWatch:
         self._file.close()
 
     def feed(self) -> None:
-        """There was an update."""
+        """Records an update."""
         self._last_update = time.monotonic()
         if self._last_update - self._last_arming > min(_REARM_S, self._timeout_s / 10):
             faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True, file=self._file)
             self._last_arming = self._last_update
 
     def _pause(self, *_: object) -> None:
-        """Stops as Ctrl-Z does, without the clock that would end the process the moment it continues."""
+        """Stops the process as Ctrl-Z does, with the clock off, so that it does not end the process on continuation."""
         faulthandler.cancel_dump_traceback_later()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._last_arming = -float("inf")
         self.feed()
 
     def check(self, describe_actors: Callable[[], str]) -> None:
-        """Raises `Stalled` if it has been too long, after the stacks of learner and actors were written."""
+        """Raises `Stalled` if it has been too long, after writing the stacks of learner and actors."""
         if time.monotonic() - self._last_update > self._timeout_s:
             faulthandler.dump_traceback_later(_LONGEST_REPORT_S, exit=True, file=self._file)
             print("the learner, then the actors:", file=self._file, flush=True)

@@ -1,4 +1,4 @@
-"""What every process did when, over a few seconds of a run: a Chrome trace, for chrome://tracing or ui.perfetto.dev."""
+"""A Chrome trace of all processes over a few seconds of a run, for chrome://tracing or ui.perfetto.dev."""
 
 import json
 import logging
@@ -19,13 +19,13 @@ class _Span(NamedTuple):
 
 
 class Timeline:
-    """Gathers spans in the learner's process, those of the actors included, and writes them once.
+    """Gathers spans in the learner's process, including the actors', and writes them once.
 
-    All times are of `time.perf_counter`, which is one clock for all processes of a machine.
+    All times are from `time.perf_counter`, which is one clock for all processes of a machine.
     """
 
     def __init__(self, path: Path) -> None:
-        """Will write to `path`, in place of what is there."""
+        """Will write to `path`, replacing an existing file."""
         self._path = path
         self._start: float | None = None
         self._spans: list[_Span] = []
@@ -33,19 +33,19 @@ class Timeline:
         self._is_written = False
 
     def start(self, now: float) -> None:
-        """The first update is made: what ends later counts."""
+        """Starts the recording after the first update; spans that end later count."""
         if self._start is None:
             self._start = now
 
     def add(self, pid: int, process: str, name: str, start: float, end: float) -> None:
-        """Takes what a process did; one that has no more room in the trace is dropped.
+        """Adds a span of a process; drops it if the trace is full.
 
         Args:
             pid: Of the process.
             process: Its name, such as "actor 0".
-            name: What it did.
-            start: When it began, in seconds.
-            end: When it was done.
+            name: Of the work.
+            start: Of the span, in seconds.
+            end: Of the span, in seconds.
         """
         if self._is_written or self._start is None or end < self._start:
             return
@@ -55,7 +55,7 @@ class Timeline:
             self.write()
 
     def write(self) -> None:
-        """Writes the last seconds, unless it was done before. A file that cannot be written is no reason to stop."""
+        """Writes the recorded seconds, unless already written. A file that cannot be written does not end the run."""
         if self._is_written or not self._spans:
             return
         self._is_written = True
@@ -69,7 +69,7 @@ class Timeline:
         self._spans.clear()
 
     def _to_trace(self) -> dict[str, Any]:
-        """As chrome://tracing reads it: microseconds since the window's beginning, a row a process."""
+        """The format of chrome://tracing: microseconds since the window's start, one row per process."""
         begin = max(span.end for span in self._spans) - WINDOW_S
         events: list[dict[str, Any]] = [
             {"ph": "M", "name": "process_name", "pid": pid, "tid": pid, "args": {"name": name}}

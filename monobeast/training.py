@@ -1,4 +1,4 @@
-"""Trains an agent from beginning to end: prepares, opens the run's files, lets a session run, records how it ended."""
+"""Trains an agent: prepares the run, opens its files, runs a session and records how it ended."""
 
 import dataclasses
 import shlex
@@ -44,21 +44,21 @@ def train(
 
     Args:
         config: The settings.
-        network: In the place of `config.network`: a class of networks, or whatever else is called with the observation
-            space and A and gives a module of torch; docs/extending.md says what that must do.
-        make_environments: In the place of `config.env`: called with the settings, E and E seeds, it gives a
-            `monobeast.environments.VectorEnvironment` of E environments, or what has its attributes. Both of these are
-            pickled on the way to actor processes.
+        network: Replaces `config.network`: a class, or any callable of the observation space and A that returns a torch
+            module; docs/extending.md describes its methods.
+        make_environments: Replaces `config.env`: a callable of the settings, E and E seeds that returns a
+            `monobeast.environments.VectorEnvironment` of E environments, or an object with its attributes. Both
+            callables are pickled on the way to actor processes.
 
     Raises:
-        ValueError: a setting that cannot be; the message names flag, value and what would do.
-        RuntimeError: the script came by standard input.
+        ValueError: an invalid setting; the message names flag, value and what would work.
+        RuntimeError: the script was read from standard input.
     """
     return run(prepare(config, makers=Makers(network, make_environments)))
 
 
 def run(prepared: Run) -> Result:
-    """Trains until the steps or the time are up, or a signal or a failure ends it; leaves no process behind.
+    """Trains until the steps or the time are used up, or a signal or a failure ends it; leaves no process behind.
 
     Raises:
         ValueError: the run's name is in use, or its folder cannot be made.
@@ -127,7 +127,7 @@ def _resume_command(config: Config) -> str:
 
 @contextmanager
 def _threads_restored() -> Iterator[None]:
-    """Gives the caller back torch's threads, of which a run has as many as its learner."""
+    """Restores the caller's number of torch threads, which a run sets to the learner's."""
     before = torch.get_num_threads()
     try:
         yield
@@ -137,7 +137,7 @@ def _threads_restored() -> Iterator[None]:
 
 @contextmanager
 def _failure_recorded(metadata: Metadata) -> Iterator[None]:
-    """Keeps in meta.json what ends the run without a way to end it well: memory that is not there, say."""
+    """Records in meta.json an exception that ends the run abruptly, such as a lack of memory."""
     try:
         yield
     except BaseException as error:

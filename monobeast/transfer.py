@@ -1,4 +1,4 @@
-"""Copies between the learner's memory and its device, beside whatever both of them do."""
+"""Copies between the learner's memory and its device, concurrently with their other work."""
 
 import contextlib
 
@@ -12,10 +12,9 @@ NUM_IN_FLIGHT = 2
 
 
 class Transfer:
-    """Copies batches to a device; to a GPU on a stream of their own, beside whatever it still computes.
+    """Copies batches to a device; to a GPU on a separate stream, concurrently with its computations.
 
-    Nobody waits for a copy but the device itself, and the next `wait`: after that, its pinned memory may be written
-    again.
+    Only the device itself and the next `wait` wait for a copy; after that, its pinned memory may be written again.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -25,17 +24,17 @@ class Transfer:
         self._last_update: torch.cuda.Event | None = None  # the end of what was under way at the last call
 
     def wait(self) -> None:
-        """Waits for the last copy, and for the last update but one.
+        """Waits for the last copy, and for the update before the last.
 
-        A process that ran further ahead of its device would only fill its memory, and let actors act by older weights
-        than need be.
+        Running further ahead of the device would only fill its memory, and actors would use older weights than
+        necessary.
         """
         for event in (self._last_copy, self._last_update):
             if event is not None:
                 event.synchronize()
 
     def __call__(self, batch: Rollout) -> Rollout:
-        """Returns the batch on the device; work that is put on the device's current stream will find it there."""
+        """Returns the batch on the device, ready for work on the device's current stream."""
         if self._stream is None:
             return batch.map(lambda tensor: tensor.to(self._device))
         updates = torch.cuda.current_stream(self._device)
@@ -53,7 +52,7 @@ class Transfer:
 
 
 def pin(tensor: Tensor, device: torch.device) -> bool:
-    """Keeps memory that is there already, shared memory say, in its place for the GPU; whether the driver agreed."""
+    """Pins existing memory, such as shared memory, for the GPU; returns whether the driver agreed."""
     with torch.cuda.device(device):
         error = torch.cuda.cudart().cudaHostRegister(tensor.data_ptr(), tensor.nbytes, 0)
     if int(error) == 0:
@@ -64,7 +63,7 @@ def pin(tensor: Tensor, device: torch.device) -> bool:
 
 
 def unpin(tensor: Tensor, stream: torch.cuda.Stream) -> None:
-    """Takes `pin` back, once a stream has done with the memory."""
+    """Undoes `pin`, once a stream no longer uses the memory."""
     stream.synchronize()
     with torch.cuda.device(stream.device):
         torch.cuda.cudart().cudaHostUnregister(tensor.data_ptr())

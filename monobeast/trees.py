@@ -1,6 +1,6 @@
-"""Trees: what an observation of several parts is, nested in dicts and tuples as Gymnasium's Dict and Tuple spaces are.
+"""Trees: observations of several parts, nested in dicts and tuples like Gymnasium's Dict and Tuple spaces.
 
-A leaf is an array, a tensor, or the space of one. An observation of a single part is a leaf itself.
+A leaf is an array, a tensor, or the space of one. An observation with a single part is itself a leaf.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ Tree = Any  # a leaf, or a dict or a tuple of trees
 
 
 def of_space(space: spaces.Space) -> Tree:
-    """The tree whose leaves are the spaces of the parts; of a single part, the space itself."""
+    """The tree whose leaves are the spaces of the parts; for a single part, the space itself."""
     if isinstance(space, spaces.Dict):
         return {key: of_space(part) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):
@@ -21,11 +21,11 @@ def of_space(space: spaces.Space) -> Tree:
 
 
 def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """The tree of `function(leaf)`, or with `others`, of the same form, of `function(leaf, leaf of the next, ...)`.
+    """The tree of `function(leaf)`; with `others` of the same form, of `function(leaf, leaf of the next, ...)`.
 
     Raises:
         ValueError: tuples of different lengths.
-        KeyError: a dict of another lacks a key.
+        KeyError: a dict in another tree lacks a key.
     """
     if isinstance(tree, dict):
         return {key: map_leaves(function, part, *(other[key] for other in others)) for key, part in tree.items()}
@@ -42,7 +42,7 @@ def leaves(tree: Tree) -> list[Any]:
 
 
 def name_leaves(tree: Tree, name: str) -> dict[str, Any]:
-    """All leaves by what Python would call them, such as `name['camera'][0]`; `name` alone where the tree is a leaf."""
+    """All leaves by their Python expressions, such as `name['camera'][0]`; just `name` if the tree is a leaf."""
     if not isinstance(tree, (dict, tuple)):
         return {name: tree}
     parts = tree.items() if isinstance(tree, dict) else enumerate(tree)
@@ -50,7 +50,7 @@ def name_leaves(tree: Tree, name: str) -> dict[str, Any]:
 
 
 def name_fields(record: Any) -> dict[str, Any]:
-    """All leaves of a named tuple whose fields are trees, by the field's name and what follows of `name_leaves`."""
+    """All leaves of a named tuple of trees, by field name and path as in `name_leaves`."""
     return {path: leaf for name, tree in record._asdict().items() for path, leaf in name_leaves(tree, name).items()}
 
 

@@ -1,6 +1,6 @@
-"""Code of the user's own: what `module:Name` stands for, and by what name a callable is recorded.
+"""The user's own code: looks up `module:Name`, and finds the name by which a callable is recorded.
 
-Importing a module runs its code. So what is imported is what the user named in this call, and never what stands in a
+Importing a module runs its code. So only modules named by the user in this call are imported, never those named in a
 checkpoint; see `runs.permission`.
 """
 
@@ -19,20 +19,20 @@ _OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__))  # this pack
 
 
 def is_own(value: str) -> bool:
-    """Whether a setting names code of the user's, and not what comes with this package or is installed beside it."""
+    """Whether a setting names the user's code, rather than this package's or an installed one."""
     return ":" in value
 
 
 def is_call(value: str) -> bool:
-    """Whether it is the record of a callable given from Python, which cannot be found by a name."""
+    """Whether it is the record of a Python callable that cannot be found by name."""
     return value.endswith(_CALL)
 
 
 def import_module(flag: str, value: str) -> tuple[ModuleType, str]:
-    """Imports the module of `value`, module:Name; returns it, and Name.
+    """Imports the module of `value`, module:Name; returns the module and Name.
 
     Raises:
-        ValueError: that failed; the message names the flag, the module and the error.
+        ValueError: the import failed; the message names the flag, the module and the error.
     """
     module, _, name = value.partition(":")
     what = f"{flag} {value}: importing module {module!r}"
@@ -45,10 +45,10 @@ def import_module(flag: str, value: str) -> tuple[ModuleType, str]:
 
 
 def look_up(flag: str, value: str) -> Any:
-    """What the module of `value`, module:Name, has under that name; the module is imported.
+    """Imports the module of `value`, module:Name, and returns the object of that name.
 
     Raises:
-        ValueError: as `import_module`; the module has no such name.
+        ValueError: as in `import_module`; or the module has no such name.
     """
     module, name = import_module(flag, value)
     try:
@@ -60,9 +60,9 @@ def look_up(flag: str, value: str) -> Any:
 
 
 def name_of(maker: Callable) -> str:
-    """What a callable is recorded as: module:Name, or as `record_call` has it where that name does not lead to it.
+    """The record of a callable: module:Name, or as in `record_call` if it cannot be imported by that name.
 
-    So it is with what `functools.partial` makes, with lambdas, and with what is defined within a function.
+    This is so for `functools.partial`, lambdas, and definitions within a function.
     """
     try:
         is_found = _get(sys.modules[maker.__module__], maker.__qualname__) is maker
@@ -73,7 +73,7 @@ def name_of(maker: Callable) -> str:
 
 
 def record_call(maker: Callable) -> str:
-    """What is recorded where the callable itself is no setting, but what it gives is: module:Name(...)."""
+    """The record of a callable whose result, not itself, is the setting: module:Name(...)."""
     named: Any = maker
     while isinstance(named, functools.partial):
         named = named.func
@@ -84,10 +84,10 @@ def record_call(maker: Callable) -> str:
 
 
 def attempt(what: str, call: Callable[[], Any]) -> Any:
-    """What `call` gives.
+    """The result of `call`.
 
     Raises:
-        ValueError: it raised; the message begins with `what`, and the user's own exception is the cause.
+        ValueError: it raised; the message begins with `what`, and the original exception is the cause.
     """
     try:
         return call()
@@ -96,18 +96,18 @@ def attempt(what: str, call: Callable[[], Any]) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value, as a sentence has it: "a Tensor", "an int"."""
+    """The type of a value with its article: "a Tensor", "an int"."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def describe(error: BaseException) -> str:
-    """Type and message of an error, in one line."""
+    """The type and message of an error, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _describe_place(error: BaseException) -> str:
-    """The last line of the user's code that an error came through; nothing where it came through none."""
+    """The last line of the user's code in an error's traceback; empty if there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
 
@@ -121,7 +121,7 @@ def _get(module: ModuleType, name: str) -> Any:
 
 
 def _name_of_main() -> str:
-    """By what name the script that is being run can be imported where it lies."""
+    """The name by which the running script can be imported from its folder."""
     main = sys.modules["__main__"]
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:

@@ -1,10 +1,10 @@
 """V-trace targets and policy-gradient advantages, as pure functions of tensors (arXiv 1802.01561, section 4).
 
-Names and meanings are those of TorchBeast's `core/vtrace.py`. Time is axis 0 and batch is axis 1; `T`, `B` and `A`
-are the numbers of steps, trajectories and actions, and "..." stands for further axes, which broadcast.
+Names and meanings are those of TorchBeast's `core/vtrace.py`. Time is axis 0 and batch is axis 1; `T`, `B` and `A` are
+the numbers of steps, trajectories and actions, and "..." stands for further axes, which broadcast.
 
-Unlike in TorchBeast, c has a threshold of its own and a lambda, shapes are checked before anything broadcasts, and
-the log probabilities carry no gradient either.
+Unlike in TorchBeast, c has its own threshold and a lambda, shapes are checked before anything broadcasts, and the log
+probabilities carry no gradient.
 """
 
 from collections.abc import Callable
@@ -44,12 +44,13 @@ def action_log_probs(policy_logits: Tensor, actions: Tensor) -> Tensor:
         actions: int64 [...]: actions taken, 0 to A - 1.
 
     Returns:
-        float [...]: log pi(a|x), without gradient; float32 where the logits have less.
+        float [...]: log pi(a|x), without gradient; float32 for 16-bit logits.
 
     Raises:
-        TypeError: an argument is no tensor.
-        ValueError: the logits are no floats, or `actions` is not int64, not of their leading shape, or not from 0 to
-            A - 1, which is checked on the CPU alone: elsewhere it would wait for the device, which stops by itself.
+        TypeError: an argument is not a tensor.
+        ValueError: the logits are not floats, or `actions` is not int64, does not have their leading shape, or is not
+            in 0..A-1. The range is only checked on the CPU: a check would wait for other devices, which fail by
+            themselves.
     """
     _check_actions("policy_logits", policy_logits, actions)
     return _take_log_probs(policy_logits, actions)
@@ -76,18 +77,18 @@ def from_logits(
     """V-trace for softmax policies: log_rhos from both policies' logits, then `from_importance_weights`.
 
     Args:
-        behavior_policy_logits: float [T, B, A]: logits of mu, which the actions were drawn from.
+        behavior_policy_logits: float [T, B, A]: logits of mu, from which the actions were drawn.
         target_policy_logits: float [T, B, A]: logits of pi, the policy being learned.
         actions: int64 [T, B]: a_t, 0 to A - 1.
-        discounts: as in `from_importance_weights`, like all arguments that follow.
+        discounts: as in `from_importance_weights`, like all later arguments.
 
     Returns:
-        `VTraceFromLogitsReturns`, without gradient. An action with a logit of minus infinity in both policies was
-        never taken; its log_rho is NaN.
+        `VTraceFromLogitsReturns`, without gradient. The log_rho of an action with logit minus infinity in both
+        policies, which cannot have been taken, is NaN.
 
     Raises:
-        TypeError, ValueError: as in `action_log_probs` and `from_importance_weights`; the message names the argument,
-            and says what was expected and found.
+        TypeError, ValueError: as in `action_log_probs` and `from_importance_weights`; the message names the argument
+            and what was expected and found.
     """
     _check_actions("behavior_policy_logits", behavior_policy_logits, actions)
     _check_actions("target_policy_logits", target_policy_logits, actions)
@@ -124,22 +125,22 @@ def from_action_log_probs(
     clip_c_threshold: Threshold = 1.0,
     lambda_: float | Tensor = 1.0,
 ) -> VTraceFromLogProbsReturns:
-    """V-trace for policies of any kind: log_rhos from what both give the actions, then `from_importance_weights`.
+    """V-trace for policies of any kind: log_rhos from both policies' log probabilities, then `from_importance_weights`.
 
-    An action of several parts has one ratio, that of the joint probabilities: the log probabilities of parts that are
-    independent of each other are to be added up before. Of real numbers they are those of densities.
+    An action of several parts has one ratio, that of the joint probabilities, so add up the log probabilities of
+    independent parts first. For real numbers, use log densities.
 
     Args:
-        behavior_action_log_probs: float [T, B, ...]: log mu(a_t|x_t), of the policy that the actions were drawn from.
-        target_action_log_probs: float [T, B, ...]: log pi(a_t|x_t), of the policy being learned; minus infinity takes
-            the step out.
-        discounts: as in `from_importance_weights`, like all arguments that follow.
+        behavior_action_log_probs: float [T, B, ...]: log mu(a_t|x_t), of the policy from which the actions were drawn.
+        target_action_log_probs: float [T, B, ...]: log pi(a_t|x_t), of the policy being learned; minus infinity
+            excludes the step.
+        discounts: as in `from_importance_weights`, like all later arguments.
 
     Returns:
-        `VTraceFromLogProbsReturns`, without gradient. Where both are minus infinity the log_rho is NaN.
+        `VTraceFromLogProbsReturns`, without gradient. If both are minus infinity, the log_rho is NaN.
 
     Raises:
-        TypeError, ValueError: as in `from_importance_weights`; between the two nothing broadcasts.
+        TypeError, ValueError: as in `from_importance_weights`; the two do not broadcast against each other.
     """
     both = {
         "behavior_action_log_probs": behavior_action_log_probs,
@@ -180,42 +181,43 @@ def from_importance_weights(
 ) -> VTraceReturns:
     """V-trace targets and advantages from log importance weights.
 
-    Computed in the arguments' dtype, but float16 and bfloat16 in float32: a sum over time would have three digits left.
+    Computed in the arguments' dtype, except float16 and bfloat16, which are computed in float32: otherwise a sum over
+    time would have only three digits.
 
-    Equation (1), with a discount a step and n = T - s:
+    Equation (1), with one discount per step and n = T - s:
 
         v_s = V(x_s) + ∑ₜ (∏ᵢ γᵢ cᵢ) δₜV    over s ≤ t < T and s ≤ i < t
         δₜV = ρₜ (rₜ + γₜ V(xₜ₊₁) - V(xₜ)),  ρₜ = min(ρ̄, π/μ),  cᵢ = λ min(c̄, π/μ)
 
     and the factor of grad log pi in equation (4): ρ_s (r_s + γ_s v_{s+1} - V(x_s)), with v_T = V(x_T).
 
-    On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated, they lead to V of the policy
-    between mu and pi that rho-bar chooses, equation (3); c-bar changes how fast (theorem 1), not where to.
+    On-policy and with lambda 1 the targets are n-step returns, equation (2). Repeated updates converge to the value of
+    a policy between mu and pi that depends on rho-bar, equation (3); c-bar only changes how fast (theorem 1).
 
-    A log_rho of minus infinity takes a step out: its target is V(x_s), its advantage 0, and no trace crosses it. Its
-    reward and V are multiplied by 0, not masked: they must be finite.
+    A log_rho of minus infinity excludes a step: its target is V(x_s), its advantage is 0, and no trace crosses it. Its
+    reward and V are multiplied by 0, not masked, so they must be finite.
 
     Args:
         log_rhos: float [T, B, ...]: log(pi(a_t|x_t) / mu(a_t|x_t)).
-        discounts: float [T, B, ...]: gamma_t, 0 where nothing after a_t has value.
-        rewards: float [T, B, ...]: r_t, the answer to a_t.
+        discounts: float [T, B, ...]: gamma_t, 0 if the episode terminates after a_t.
+        rewards: float [T, B, ...]: r_t, the reward for a_t.
         values: float [T, B, ...]: V(x_t) under the policy being learned.
         bootstrap_value: float [B, ...]: V(x_T).
-        clip_rho_threshold: rho-bar, clips the weights in delta: at least 0, a 0-dim tensor (whose value is not
-            checked, since reading it would wait for the GPU), or None for no clip. Without a clip a log_rho above 88
-            (float32; 709 in float64) is an infinite weight.
+        clip_rho_threshold: rho-bar, the upper limit of the weights in delta: at least 0, a 0-dim tensor (whose value is
+            not checked, since reading it would wait for the GPU), or None for no limit. Without a limit, a log_rho
+            above 88 (float32; 709 in float64) gives an infinite weight.
         clip_pg_rho_threshold: the same for the weights of the advantages.
-        clip_c_threshold: c-bar, the same for the weights that make up the traces. Above 1 / gamma, or None, traces
-            may grow from step to step: what (gamma c-bar)^T does not fit into the dtype may become infinite.
-        lambda_: 0 to 1, or a 0-dim tensor that is not checked either, multiplies every c (remark 2).
+        clip_c_threshold: c-bar, the same for the weights in the traces. Above 1 / gamma, or with None, traces may grow
+            from step to step, and become infinite if (gamma c-bar)^T exceeds the dtype.
+        lambda_: 0 to 1, or a 0-dim tensor, also not checked; multiplies every c (remark 2).
 
     Returns:
-        `VTraceReturns`, without gradient, of the shape that all arguments broadcast to.
+        `VTraceReturns`, without gradient, with the shape that all arguments broadcast to.
 
     Raises:
-        TypeError: an argument is no tensor, a threshold or lambda_ neither tensor nor number.
-        ValueError: dtypes are not of floats, devices, T, B or the number of axes differ, T is 0, axes after B do not
-            broadcast, a threshold is negative, NaN or a tensor with axes, or lambda_ is out of range.
+        TypeError: an argument is not a tensor; a threshold or lambda_ is neither tensor nor number.
+        ValueError: a dtype is not floating point; devices, T, B or the number of axes differ; T is 0; axes after B do
+            not broadcast; a threshold is negative, NaN or a tensor with axes; or lambda_ is out of range.
     """
     over_time = {"log_rhos": log_rhos, "discounts": discounts, "rewards": rewards, "values": values}
     check_floats(**over_time, bootstrap_value=bootstrap_value)
@@ -242,10 +244,10 @@ def from_clipped_weights(
     bootstrap_value: Tensor,
     accumulate: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> VTraceReturns:
-    """The two equations of `from_importance_weights`, nothing checked: lambda is in `cs`, `values` have the full shape.
+    """The two equations of `from_importance_weights`, unchecked: `cs` include lambda, `values` have the full shape.
 
-    `accumulate` is `accumulate_backward` or does the same: `monobeast.benchmarks.vtrace` compares the ways to do it. On
-    a CPU the loop is the choice: no other makes an update faster by more than a few hundredths (docs/performance.md).
+    `accumulate` is `accumulate_backward` or an equivalent; `monobeast.benchmarks.vtrace` compares several. On a CPU the
+    loop is best: no other form makes an update faster by more than a few percent (docs/performance.md).
     """
     values_t_plus_1 = torch.cat([values[1:], bootstrap_value.unsqueeze(0)])
     deltas = clipped_rhos * (rewards + discounts * values_t_plus_1 - values)
@@ -256,11 +258,11 @@ def from_clipped_weights(
 
 
 def accumulate_backward(deltas: Tensor, factors: Tensor) -> Tensor:
-    """v_s - V(x_s) by remark 1: δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})), from the last step, which is δ alone.
+    """v_s - V(x_s) by remark 1: δ_sV + γ_s c_s (v_{s+1} - V(x_{s+1})), backward from the last step, which is only δ.
 
     Args:
         deltas: float [T, B, ...]: δV; overwritten by the result.
-        factors: float [T, B, ...], or what broadcasts to it: γ c, of which the last is not used.
+        factors: float [T, B, ...], or a shape that broadcasts to it: γ c; the last is not used.
     """
     steps, factor_of_step = deltas.unbind(), factors.unbind()
     for t in reversed(range(len(steps) - 1)):
@@ -269,12 +271,12 @@ def accumulate_backward(deltas: Tensor, factors: Tensor) -> Tensor:
 
 
 def widen(tensor: Tensor) -> Tensor:
-    """The tensor, in float32 if its dtype is float16 or bfloat16."""
+    """The tensor, as float32 if its dtype is float16 or bfloat16."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def clip_rhos(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
-    """`rhos`, none above `threshold`; raises TypeError or ValueError, by the name given, for what can't be one."""
+    """`rhos`, none above `threshold`; raises TypeError or ValueError, with the given name, for an invalid threshold."""
     if threshold is None:
         return rhos
     if isinstance(threshold, Tensor):
@@ -287,7 +289,7 @@ def clip_rhos(rhos: Tensor, name: str, threshold: Threshold) -> Tensor:
 
 
 def check_floats(**tensors: Tensor) -> None:
-    """Raises TypeError for what is no tensor, ValueError for a dtype or device that does not fit, by its name."""
+    """Raises TypeError for an argument that is not a tensor, ValueError for a wrong dtype or device, with its name."""
     devices = [tensor.device for tensor in tensors.values() if isinstance(tensor, Tensor)]
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -303,7 +305,7 @@ def _is_number(value: object) -> bool:
 
 
 def _check_scalar(name: str, tensor: Tensor, device: torch.device) -> Tensor:
-    """The 0-dim tensor, on the device; its value is not looked at, for which the host would have to wait."""
+    """The 0-dim tensor, on the device; its value is not checked, since reading it would wait for the device."""
     if tensor.dim() != 0:
         raise ValueError(f"{name}: expected a tensor of shape [], found {list(tensor.shape)}")
     return tensor.to(device)
@@ -339,7 +341,7 @@ def _check_actions(name: str, policy_logits: Tensor, actions: Tensor) -> None:
 
 
 def _broadcast_shape(bootstrap_value: Tensor, over_time: dict[str, Tensor]) -> torch.Size:
-    """The [T, B, ...] that all arguments broadcast to; raises ValueError by the name of one that differs from most."""
+    """The shape [T, B, ...] that all arguments broadcast to; raises ValueError naming one that differs from most."""
     shapes = [tensor.shape for tensor in over_time.values()]
     shape = max(shapes, key=shapes.count)
     if len(shape) < 2 or shape[0] == 0:
@@ -350,7 +352,7 @@ def _broadcast_shape(bootstrap_value: Tensor, over_time: dict[str, Tensor]) -> t
 
 
 def _broadcast(name: str, found: torch.Size, shape: torch.Size, fixed_axes: int) -> torch.Size:
-    """`torch.broadcast_shapes`, but for shapes of as many axes, of which the first `fixed_axes` must be equal."""
+    """`torch.broadcast_shapes` for shapes with equally many axes, of which the first `fixed_axes` must be equal."""
     further = zip(found[fixed_axes:], shape[fixed_axes:])
     same = len(found) == len(shape) and found[:fixed_axes] == shape[:fixed_axes]
     if not same or not all(size == other or 1 in (size, other) for size, other in further):

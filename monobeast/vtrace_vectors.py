@@ -1,6 +1,6 @@
-"""Cases of V-trace with the outputs that they must give, read from the package's vtrace_vectors.json.
+"""V-trace cases with their exact outputs, read from the package's vtrace_vectors.json.
 
-The file is for any language and says itself what its members mean; this module makes arrays of it.
+The file is for any language and describes its members; this module turns it into arrays.
 """
 
 import json
@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 class Case(NamedTuple):
-    """One input, and what equation (1) gives for it; float64 arrays."""
+    """One input and its exact outputs by equation (1); float64 arrays."""
 
     name: str
     kind: str
@@ -30,7 +30,7 @@ def load_cases() -> list[Case]:
 
 
 def load_kinds() -> dict[str, str]:
-    """What the kinds of cases show, by their names."""
+    """Descriptions of the kinds of cases, by name."""
     return {**_read()["kinds"]}
 
 

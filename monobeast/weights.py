@@ -1,11 +1,10 @@
-"""Weights that the learner publishes and every actor copies, versioned and never torn, without a lock.
+"""Versioned weights that the learner publishes and every actor copies, whole and without a lock.
 
-With the parameters of a network go the statistics of its normalizers: what one version sees and what it makes of it
-belong together.
+The statistics of a network's normalizers are published with its parameters, since they belong to the same version.
 
-A lock could be held by a dead process. Instead the flat weights lie in G places, version v in place v mod G: the
-learner writes a place nobody should be reading, then announces its version. An actor that was too slow sees so by the
-announcement, and copies again.
+A dead process could hold a lock. Instead, flat weights lie in G buffers, version v in buffer v mod G. The learner
+writes a buffer that should have no readers, then announces its version. An actor that was too slow notices by the
+announced version and copies again.
 """
 
 import platform
@@ -24,18 +23,18 @@ _KEEPS_ORDER = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def weights_of(network: nn.Module) -> list[Tensor]:
-    """All that updates change: parameters, and after them the statistics of normalizers. The tensors themselves."""
+    """All tensors that updates change: parameters, then the statistics of normalizers. Not copies."""
     statistics = [buffer for normalizer in find_normalizers(network) for buffer in normalizer.buffers()]
     return [*network.parameters(), *statistics]
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
-    """Tensors of float32 and float64 as one float32 vector, a copy; a float64 is two of its numbers, bit by bit."""
+    """A copy of float32 and float64 tensors as one float32 vector; the bits of a float64 fill two of its elements."""
     return torch.cat([tensor.detach().reshape(-1).view(torch.float32) for tensor in tensors])
 
 
 def unflatten(vector: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
-    """What `flatten` made of such tensors: views of the vector, but copies of what is float64."""
+    """Undoes `flatten` for such tensors: views of the vector, but copies of float64 tensors."""
     tensors = list(tensors)
     parts = vector.split([tensor.nbytes // vector.element_size() for tensor in tensors])
     return [
@@ -45,7 +44,7 @@ def unflatten(vector: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def take(vector: Tensor, network: nn.Module) -> None:
-    """Gives a network the weights of `flatten(weights_of(network))`: its parameters become views of the vector."""
+    """Sets a network's weights from `flatten(weights_of(network))`: its parameters become views of the vector."""
     weights = weights_of(network)
     for weight, part in zip(weights, unflatten(vector, weights), strict=True):
         if isinstance(weight, nn.Parameter):
@@ -67,7 +66,7 @@ class SharedWeights:
 
     @property
     def version(self) -> int:
-        """The newest version that is whole."""
+        """The newest complete version."""
         return int(self._published)
 
     @property
@@ -76,13 +75,13 @@ class SharedWeights:
         return [self._places, self._checksums, self._published]
 
     def publish(self, weights: Iterable[Tensor]) -> None:
-        """Makes these the next version. The learner alone calls this."""
+        """Makes these the next version. Only the learner calls this."""
         self.write(flatten(weights), self.version + 1)
 
     def write(self, vector: Tensor, version: int) -> None:
-        """Makes `vector`, of `flatten`, the version after the last; of a GPU, in the order of its current stream.
+        """Makes `vector`, from `flatten`, the next version; on a GPU, in the order of its current stream.
 
-        Where this memory is pinned nobody waits for the GPU, which announces the version when it has written it.
+        With pinned memory this does not wait for the GPU, which announces the version after writing it.
         """
         place = version % NUM_PLACES
         self._places[place].copy_(vector, non_blocking=True)
@@ -92,7 +91,7 @@ class SharedWeights:
         self._published.copy_(number, non_blocking=True)  # announced last
 
     def copy_newest(self, target: Tensor) -> int | None:
-        """Copies the newest version into the flat float32 `target`; the version, or None where every copy was torn."""
+        """Copies the newest version into the flat float32 `target`; returns it, or None if every copy was torn."""
         for _ in range(_MAX_ATTEMPTS):
             version = self.version
             target.copy_(self._places[version % NUM_PLACES])
@@ -109,7 +108,7 @@ def _checksum(vector: Tensor) -> Tensor:
 
 
 def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
-    """Flat weights, and the network's other buffers, as its `state_dict` has them: copies on the CPU, by name."""
+    """Flat weights and the network's other buffers, by the names of its `state_dict`: copies on the CPU."""
     weights = weights_of(network)
     flat = {id(weight): part for weight, part in zip(weights, unflatten(vector, weights), strict=True)}
     state = network.state_dict(keep_vars=True)  # the parameters and buffers themselves
@@ -117,10 +116,10 @@ def name_weights(vector: Tensor, network: nn.Module) -> dict[str, Tensor]:
 
 
 class WeightsReader:
-    """Keeps a network of one's own at the newest version.
+    """Keeps a reader's network at the newest version.
 
-    From the first version on, the network's parameters are views into one of two flat vectors; a newer version is
-    copied into the other, and they change places only when it is whole. Statistics are copied from there.
+    From the first version on, the network's parameters are views into one of two flat vectors. A newer version is
+    copied into the other, and the two are swapped only if the copy is whole. Statistics are copied from it.
     """
 
     def __init__(self, shared: SharedWeights, network: nn.Module) -> None:
@@ -131,12 +130,12 @@ class WeightsReader:
         self.version = -1  # none taken yet
 
     def refresh(self) -> int:
-        """Brings the network to the newest version where that is another; returns the version it now has.
+        """Updates the network if there is a newer version; returns the version it now has.
 
-        A copy that stays torn leaves the network as it is: an old version, truly recorded, does no harm.
+        If every copy is torn, the network keeps its version, which is harmless since rollouts record it.
 
         Raises:
-            RuntimeError: torn although the network never had a version.
+            RuntimeError: every copy was torn and the network has no version yet.
         """
         if self._shared.version == self.version:
             return self.version

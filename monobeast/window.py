@@ -1,4 +1,4 @@
-"""A window that shows a game while it is played, at its own speed."""
+"""A window that shows a game while it is played, at normal speed."""
 
 import os
 from types import TracebackType
@@ -13,11 +13,11 @@ _UNSEEN = ("offscreen", "dummy")  # drivers that SDL falls back to
 
 
 class WindowClosed(Exception):
-    """Whoever looks on has closed the window."""
+    """The user closed the window."""
 
 
 def require_screen() -> None:
-    """Raises ValueError, with what is missing, unless a window can be opened."""
+    """Raises ValueError, with the reason, unless a window can be opened."""
     try:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         import pygame
@@ -32,11 +32,11 @@ def require_screen() -> None:
 
 
 class Window:
-    """Shows pictures one after the other; a context manager. It opens with the first.
+    """Shows pictures one after the other; a context manager. The window opens with the first.
 
     Args:
         title: Of the window.
-        frames_per_second: Pictures in a second, at most.
+        frames_per_second: Maximum pictures per second.
     """
 
     def __init__(self, title: str, frames_per_second: float) -> None:
@@ -55,7 +55,7 @@ class Window:
             pygame.display.quit()
 
     def add(self, picture: np.ndarray) -> None:
-        """Shows a picture, uint8 [height, width, 3], once the one before has had its time.
+        """Shows a picture, uint8 [height, width, 3], after the previous one's display time.
 
         Raises:
             WindowClosed: the window was closed.

@@ -1,4 +1,4 @@
-"""What a run must reach: measures of its folder, and the bounds that they are held to."""
+"""The bounds that a run must reach, and measures of its folder."""
 
 import subprocess
 import sys
@@ -35,13 +35,13 @@ class Check(NamedTuple):
 
 
 def mean_return(folder: Path) -> float:
-    """Mean return of the last 100 training episodes; NaN where there were fewer."""
+    """Mean return of the last 100 training episodes; NaN if there were fewer."""
     returns = RecordedRun(folder).episodes.returns
     return float(np.mean(returns[-NUM_EPISODES:])) if len(returns) >= NUM_EPISODES else np.nan
 
 
 def test_return(folder: Path) -> float:
-    """Mean return of 20 games that `test` plays; what it says goes to test.txt."""
+    """Mean return of 20 games played by `test`; its output goes to test.txt."""
     where = ["--savedir", str(folder.parent), "--xpid", folder.name, "--num_episodes", "20", "--seed", "1"]
     command = [sys.executable, "-m", "monobeast", "test", *where]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -51,7 +51,7 @@ def test_return(folder: Path) -> float:
 
 
 def relative_value(folder: Path) -> float:
-    """V in the middle of an episode, as the run has learned it, in units of the endless value 1 / (1 - gamma)."""
+    """The learned V in the middle of an episode, relative to the infinite-horizon value 1 / (1 - gamma)."""
     content = checkpoint.load(folder)
     config = checkpoint.read_config(content, folder)
     environment = environments.make(config, 1, [0])

@@ -1,4 +1,4 @@
-"""Where V-trace's updates lead in the smallest task there is, one state and two actions, and a plot of it."""
+"""The fixed point of V-trace in the smallest task, one state and two actions, and a plot of it."""
 
 import io
 import itertools
@@ -20,7 +20,7 @@ C_BARS = [0.0, 0.25, 0.5, 1.0]
 
 
 class FixedPoint(NamedTuple):
-    """What repeated updates come to, and how."""
+    """The limit of repeated updates, and their convergence."""
 
     value: float
     contraction: float  # factor of an update's error
@@ -28,7 +28,8 @@ class FixedPoint(NamedTuple):
 
 
 def find_fixed_point(rho_bar: float, c_bar: float) -> FixedPoint:
-    """Of exact updates: means over all trajectories of N steps, each with its probability under mu."""
+    """The fixed point of exact updates: means over all trajectories of N steps, weighted by their probability under
+    mu."""
     actions = np.array(list(itertools.product((0, 1), repeat=N))).T  # [N, 2^N]
     probabilities = MU[actions].prod(axis=0)
 
@@ -57,7 +58,7 @@ def value_of(policy: np.ndarray) -> float:
 
 
 def draw() -> "Figure":
-    """The fixed point over rho-bar: the line of equation (3), and what V-trace comes to."""
+    """Plots the fixed point over rho-bar: the line of equation (3), and the points of V-trace."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Steps a second by numbers of actors, environments an actor and learner threads, and what `auto` makes of them."""
+"""Steps per second by numbers of actors, environments per actor and learner threads, and the choice of `auto`."""
 
 import argparse
 import itertools
@@ -13,7 +13,7 @@ SECONDS, WARM_UP_S, ROUNDS = 8.0, 2.0, 2
 
 
 def measure(settings: list[dict[str, Any]]) -> list[float]:
-    """Steps a second of each, the median of several runs, all of them by turns."""
+    """Steps per second of each setting, the median of several alternating runs."""
     speeds: list[list[float]] = [[] for _ in settings]
     for _ in range(ROUNDS):
         for one, of_one in zip(settings, speeds, strict=True):
@@ -24,7 +24,7 @@ def measure(settings: list[dict[str, Any]]) -> list[float]:
 
 
 def main() -> None:
-    """Prints a row for each setting, the fastest first."""
+    """Prints one row per setting, fastest first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="ALE/Pong-v5")
     parser.add_argument("--unroll_length", type=int, default=10)

@@ -1,4 +1,4 @@
-"""Whether costs grow where they need not: steps a second and memory by slots, actors, sizes and lengths of episodes."""
+"""Checks that costs do not grow unnecessarily: steps per second and memory by slots, actors, sizes, episode lengths."""
 
 import argparse
 import statistics
@@ -36,7 +36,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 class Frames(gymnasium.Env):
-    """Frames of noise, at no cost of their own; an episode ends after `length` steps."""
+    """Frames of noise at no cost; an episode ends after `length` steps."""
 
     action_space = Discrete(6)
 
@@ -56,7 +56,7 @@ class Frames(gymnasium.Env):
 
 
 class Wide(nn.Module):
-    """One hidden layer, as wide as gives 1.6M weights for frames that are averaged to 20x20x4."""
+    """One hidden layer, wide enough for 1.6M weights on frames that are averaged to 20x20x4."""
 
     width = 1024
 
@@ -85,7 +85,7 @@ gymnasium.register("Frames-v0", Frames)
 
 
 def main() -> None:
-    """Prints a table for each group: the median of several runs by turns, and the ratio to the first row."""
+    """Prints one table per group: the median of several alternating runs, and the ratio to the first row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each run (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each setting (default: %(default)s)")

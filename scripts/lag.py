@@ -1,8 +1,8 @@
-"""What lag does to V-trace and to what the paper compares it with: `python scripts/lag.py`, half an hour on two cores.
+"""The effect of lag on V-trace and the paper's other corrections: `python scripts/lag.py`, half an hour on two cores.
 
-Trains on Catch and CartPole with weights that come 0, 4 and 64 updates late, each with every correction and three
-seeds; keeps a row a run in `results/lag/runs.csv`, draws docs/lag.png and writes the table of docs/results.md. Runs
-that are there already, of the same commit and settings, are not made again.
+Trains on Catch and CartPole with weights that come 0, 4 and 64 updates late, with every correction and three seeds
+each. Records one row per run in `results/lag/runs.csv`, draws docs/lag.png and writes the table of docs/results.md.
+Recorded runs of the same commit and settings are not repeated.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def train(task: str, correction: str, lag: int, seed: int, savedir: Path) -> Path:
-    """Trains in a process of its own; returns the run's folder."""
+    """Trains in a separate process; returns the run's folder."""
     name = f"{task}-{correction}-{lag}-{seed}"
     variant = ladder.Variant(SETTINGS[task] | {"correction": correction, "force_lag": lag}, ())
     flags = [*ladder.flags_of(variant, seed), "--savedir", str(savedir), "--xpid", name]
@@ -64,7 +64,7 @@ def train(task: str, correction: str, lag: int, seed: int, savedir: Path) -> Pat
 
 
 def measure(task: str, correction: str, lag: int, seed: int, folder: Path) -> Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
     run = RecordedRun(folder)
     episodes = run.episodes
     # An episode counts as long as it lasted.
@@ -74,7 +74,7 @@ def measure(task: str, correction: str, lag: int, seed: int, folder: Path) -> Ou
 
 
 def run_all() -> None:
-    """Makes every run, as many at once as there are cores, and keeps each outcome as it comes."""
+    """Makes all runs, as many at once as there are cores, and records each outcome as it arrives."""
     wanted = list(itertools.product(SETTINGS, CORRECTIONS, LAGS, SEEDS))
     with tempfile.TemporaryDirectory() as savedir, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         first = train(*wanted[0], Path(savedir))  # whose commit and machine are those of all
@@ -91,7 +91,7 @@ def run_all() -> None:
 
 
 def _is_of(meta: dict[str, Any]) -> bool:
-    """Whether what is recorded was made by this commit, on this machine, with these settings."""
+    """Whether the record is from this commit, machine and settings."""
     file = FOLDER / "meta.json"
     return file.exists() and json.loads(file.read_text()) == json.loads(json.dumps(meta))
 
@@ -119,7 +119,7 @@ def select(outcomes: list[Outcome], task: str, correction: str, lag: int) -> lis
 
 
 def tabulate(outcomes: list[Outcome]) -> list[dict[str, str]]:
-    """A row a task, correction and lag: means over the seeds, returns with their standard deviation."""
+    """One row per task, correction and lag: means over the seeds, returns with their standard deviation."""
     rows = []
     for task, correction, lag in itertools.product(SETTINGS, CORRECTIONS, LAGS):
         seeds = select(outcomes, task, correction, lag)
@@ -137,7 +137,7 @@ def tabulate(outcomes: list[Outcome]) -> list[dict[str, str]]:
 
 
 def draw(outcomes: list[Outcome]) -> None:
-    """Return against lag: a line a correction, a point a seed."""
+    """Plots return against lag: one line per correction, one point per seed."""
     from matplotlib.figure import Figure  # an extra, which reading the records does not need
 
     figure = Figure(figsize=(8, 6), layout="constrained")

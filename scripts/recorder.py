@@ -1,4 +1,4 @@
-"""Keeps of a run what its figures follow from: `results/NAME/`, small enough for the repository."""
+"""Records a run's files behind its figures in `results/NAME/`, small enough for the repository."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ _SAVEDIR = "~/logs/monobeast"  # in place of where the run was made
 
 
 class TestScore(NamedTuple):
-    """What `monobeast test` found."""
+    """The result of `monobeast test`."""
 
     num_episodes: int
     mean: float
@@ -27,7 +27,7 @@ class TestScore(NamedTuple):
 
 
 def record(folder: Path, name: str | None = None) -> Path:
-    """Copies a run's files to `results/NAME/`, in place of an older record; NAME is the run's unless given."""
+    """Copies a run's files to `results/NAME/`, replacing an older record; NAME defaults to the run's."""
     target = RESULTS / (name or folder.name)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

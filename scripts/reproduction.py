@@ -16,7 +16,7 @@ import recorder
 
 
 def train(variant: ladder.Variant, seed: int, savedir: Path, xpid: str) -> int:
-    """Trains in a process of its own; returns its exit code. A signal to this process is the run's."""
+    """Trains in a separate process; returns its exit code. Signals to this process are passed on to the run."""
     flags = [*ladder.flags_of(variant, seed), "--savedir", str(savedir), "--xpid", xpid]
     print(f"\n{shlex.join(['python', '-m', 'monobeast', 'train', *flags])}", flush=True)
     search_path = os.pathsep.join(filter(None, [str(ladder.TESTS), os.environ.get("PYTHONPATH")]))
@@ -36,7 +36,7 @@ def train(variant: ladder.Variant, seed: int, savedir: Path, xpid: str) -> int:
 
 
 def check(variant: ladder.Variant, folder: Path) -> list[dict[str, Any]]:
-    """Measures a run, keeps the outcome in its folder, prints it."""
+    """Checks a run, records the outcome in its folder and prints it."""
     outcomes = []
     for bound in variant.checks:
         value = bound.measure(folder)
@@ -48,7 +48,7 @@ def check(variant: ladder.Variant, folder: Path) -> list[dict[str, Any]]:
 
 
 def reproduce(name: str, seeds: tuple[int, ...] | None, savedir: Path, keep: bool) -> int:
-    """Trains and checks every run of a rung; returns 0, 1 where a bound was missed, or a failed run's exit code."""
+    """Trains and checks every run of a rung; returns 0, 1 if a bound was missed, or a failed run's exit code."""
     all_hold = True
     for xpid, variant, seed in ladder.runs_of(name, seeds):
         exit_code = train(variant, seed, savedir, xpid)

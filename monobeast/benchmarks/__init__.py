@@ -1,1 +1,1 @@
-"""What costs how much: `python -m monobeast.benchmarks.NAME`. Nothing of a run imports these files."""
+"""Benchmarks: `python -m monobeast.benchmarks.NAME`. Training imports none of these files."""

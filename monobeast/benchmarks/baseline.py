@@ -1,4 +1,4 @@
-"""The trainer set as MonoBeast is built by default, so that anybody can repeat how much faster it is than that."""
+"""This trainer configured like MonoBeast's defaults, so that anybody can reproduce the speed comparison."""
 
 import importlib.util
 import json
@@ -23,10 +23,10 @@ _OF_ATARI = ("frame_skip", "noop_max", "sticky_actions", "full_action_space", "m
 
 
 def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are compared with, where `settings` are those that were given.
+    """The settings to compare with, for the given `settings`.
 
     Raises:
-        ValueError: no such environment; OpenCV is missing; a setting that Gymnasium's wrappers have nothing for.
+        ValueError: no such environment; OpenCV is missing; a setting that Gymnasium's wrappers do not support.
     """
     config = environments.resolve(Config(**settings))
     settings = settings | _MONOBEAST | {"preset": config.preset}

@@ -1,4 +1,4 @@
-"""A process and all that it started, and the memory that they take together, as Linux tells it."""
+"""A process and its descendants, and their total memory, on Linux."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -7,7 +7,7 @@ _PROC = Path("/proc")  # tests build another
 
 
 def find(root: int) -> list[int]:
-    """Numbers of a process and of its living descendants; of itself alone where there is no /proc."""
+    """Ids of a process and its living descendants; only its own without /proc."""
     children = defaultdict(list)
     for path in _PROC.glob("[0-9]*/stat"):
         try:
@@ -23,9 +23,9 @@ def find(root: int) -> list[int]:
 
 
 def measure_memory(root: int) -> int | None:
-    """Bytes that the tree of `root` takes (PSS: what n processes share counts 1/n in each); None where unknown.
+    """Bytes used by the tree of `root` (PSS: memory shared by n processes counts 1/n in each); None if unknown.
 
-    A process that ends meanwhile, or is another user's, is left out.
+    A process that ends meanwhile or belongs to another user is left out.
     """
     sizes = [size for pid in find(root) if (size := _read_pss(pid)) is not None]
     return sum(sizes) if sizes else None

@@ -1,7 +1,7 @@
-"""Atari through Gymnasium's Python wrappers, as MonoBeast has it, to compare ale-py's native vector environment with.
+"""Atari through Gymnasium's Python wrappers, as in MonoBeast, for comparison with ale-py's native vector environment.
 
-Importing this module registers the environment, as `--env monobeast.benchmarks.python_atari:monobeast/PythonAtari-v0`
-asks for. The wrappers need OpenCV, which nothing else here does.
+Importing this module registers the environment, for `--env monobeast.benchmarks.python_atari:monobeast/PythonAtari-v0`.
+Only these wrappers need OpenCV.
 """
 
 import gymnasium
@@ -22,7 +22,7 @@ def make(
     """One game: 84x84 gray, maximum over two frames, four frames stacked.
 
     Args:
-        game: Its id, such as ALE/Pong-v5; the other arguments are settings of `Config` of the same name.
+        game: Its id, such as ALE/Pong-v5; the other arguments are the `Config` settings of the same names.
     """
     env = gymnasium.make(
         game,

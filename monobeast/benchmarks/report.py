@@ -1,4 +1,4 @@
-"""What a benchmark found: tables for people, plain values for machines."""
+"""Results of a benchmark: tables for people, plain values for machines."""
 
 import dataclasses
 import platform
@@ -17,7 +17,7 @@ _LARGER_MACHINES = (16, 64, 128)  # cores
 
 
 class Case(NamedTuple):
-    """One setting that is measured."""
+    """One measured setting."""
 
     name: str
     config: Config  # resolved
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def format_parts(case: Case) -> list[str]:
-    """A line for each part; then the limit that follows, and what it would be on larger machines."""
+    """One line per part; then the resulting speed limit, here and on larger machines."""
     lines = [f"{'part':32} {'one agent step':>14}  where"]
     update = case.parts.update
     for part in [*case.parts.summed, update._replace(name=f"({update.name})")]:
@@ -54,7 +54,7 @@ def format_parts(case: Case) -> list[str]:
 
 
 def format_whole(case: Case, whole: Whole) -> str:
-    """What was reached of the limit, in a line."""
+    """The share of the limit that was reached, in one line."""
     memory = "unknown" if whole.peak_memory is None else requirements.format_bytes(whole.peak_memory)
     efficiency = whole.steps_per_second / case.limit.steps_per_second
     return (
@@ -64,7 +64,7 @@ def format_whole(case: Case, whole: Whole) -> str:
 
 
 def find_ratios(first: list[Whole], second: list[Whole]) -> list[float]:
-    """Of steps a second, pair by pair in the order in which they were measured."""
+    """Ratios of steps per second, pair by pair in the order of measurement."""
     return [one.steps_per_second / other.steps_per_second for one, other in zip(first, second, strict=True)]
 
 
@@ -75,7 +75,7 @@ def format_ratios(names: list[str], ratios: list[float]) -> str:
 
 
 def to_plain(cases: list[Case], wholes: list[list[Whole]]) -> dict[str, Any]:
-    """Everything as values that JSON has; times in seconds, memory in bytes."""
+    """Everything as JSON values; times in seconds, memory in bytes."""
     plain: dict[str, Any] = {
         "cores": cases[0].cores,
         "python": platform.python_version(),

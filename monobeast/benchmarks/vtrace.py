@@ -1,13 +1,12 @@
-"""Time of V-trace's backward recursion, form by form: `python -m monobeast.benchmarks.vtrace`.
+"""Times forms of V-trace's backward recursion: `python -m monobeast.benchmarks.vtrace`.
 
-Prints the median time of `vtrace.from_clipped_weights` for each T, B and form, and that of the first call, which
-compiles. A form is worth more than the loop only where it is faster at the T and B that are trained with, the time it
-takes to compile included.
+Prints the median time of `vtrace.from_clipped_weights` for each T, B and form, and the time of the first call, which
+compiles. A form is better than the loop only if it is faster for the T and B in use, including the time to compile.
 
-* loop: T - 1 small operations one after the other, the readable specification; on a GPU a launch each.
+* loop: T - 1 small sequential operations, the readable specification; on a GPU one launch each.
 * scan: log2 T rounds of three operations on all steps at once (Hillis and Steele), log2 T times the arithmetic.
-* compiled loop: the loop through `torch.compile`, which unrolls it; left out above T 80, where compiling takes minutes.
-* compiled scan: the scan through `torch.compile`, which fuses each round.
+* compiled loop: the loop with `torch.compile`, which unrolls it; left out above T = 80, where compiling takes minutes.
+* compiled scan: the scan with `torch.compile`, which fuses each round.
 """
 
 import argparse
@@ -27,10 +26,10 @@ Form = Callable[..., vtrace.VTraceReturns]
 
 
 def scan_backward(deltas: Tensor, factors: Tensor) -> Tensor:
-    """As `vtrace.accumulate_backward`, in log2 T rounds: after the k-th each sum has its first 2^k terms.
+    """Like `vtrace.accumulate_backward`, in log2 T rounds: after round k each sum has its first 2^k terms.
 
-    Sums and products associate differently than in the loop, so the last bits differ. Where c is not clipped a product
-    over many steps can overflow although every term is finite, which the loop never forms.
+    Sums and products associate differently than in the loop, so the last bits differ. If c is not clipped, a product
+    over many steps, which the loop never forms, can overflow although every term is finite.
     """
     T, reach = len(deltas), 1
     factors = factors.expand_as(deltas)
@@ -51,7 +50,7 @@ FORMS: dict[str, Callable[[], Form]] = {
 
 
 def find_forms(T: int) -> list[str]:
-    """The forms that are tried at this T."""
+    """The forms to measure at this T."""
     return [name for name in FORMS if name != "compiled loop" or T <= LONGEST_UNROLLED]
 
 
@@ -74,7 +73,7 @@ def make_inputs(T: int, B: int, device: str) -> dict[str, Tensor]:
 
 
 def measure(form: Form, inputs: dict[str, Tensor], seconds: float) -> tuple[float, float]:
-    """Seconds of the first call, with its compilation, and of a later one (median)."""
+    """Seconds of the first call, including compilation, and of later ones (median)."""
     start = time.perf_counter()
     form(**inputs).vs.sum().item()  # the item waits for the device
     first = time.perf_counter() - start
@@ -83,7 +82,7 @@ def measure(form: Form, inputs: dict[str, Tensor], seconds: float) -> tuple[floa
 
 
 def main() -> None:
-    """Prints a row for each T, B and form."""
+    """Prints one row for each T, B and form."""
     parser = argparse.ArgumentParser(description="Times the forms of V-trace's backward recursion.")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
     parser.add_argument("--T", type=int, nargs="+", default=[20, 80, 320, 1280], metavar="INT", help="steps")

@@ -1,4 +1,4 @@
-"""A run as `monobeast train` makes it, in a process of its own, watched from outside: steps a second and memory."""
+"""A run of `monobeast train` in a separate process, observed from outside: steps per second and memory."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _ROWS_A_WINDOW = 4
 
 
 class Whole(NamedTuple):
-    """What a run did between two of its log rows, the start and the warm-up left out."""
+    """What a run did between two of its log rows, without startup and warm-up."""
 
     steps: int  # given to updates: all were learned from
     updates: int
@@ -37,20 +37,20 @@ class Whole(NamedTuple):
 
 
 class RunFailed(RuntimeError):
-    """The run ended before enough of it could be seen."""
+    """The run ended before it could be measured."""
 
 
 def run(settings: dict[str, Any], seconds: float, warm_up_s: float, log_interval_s: float = 5.0) -> Whole:
-    """Trains, and measures from the first row of `logs.csv` that is `warm_up_s` past the first update.
+    """Trains, and measures from the first row of `logs.csv` that is `warm_up_s` after the first update.
 
     Args:
-        settings: Of `Config`, those that are given. The run's folder is a temporary one, without checkpoint.
-        seconds: The least that is measured; less where the run is complete before.
-        warm_up_s: Left out, after the first row that has an update.
-        log_interval_s: The longest that is allowed between two rows: they are what can be measured between.
+        settings: The given settings of `Config`. The run uses a temporary folder and saves no checkpoint.
+        seconds: Minimum time to measure; less if the run is complete earlier.
+        warm_up_s: Seconds left out after the first row that has an update.
+        log_interval_s: Longest interval between two rows, which bound the measurement.
 
     Raises:
-        RunFailed: with the last words of the run.
+        RunFailed: with the last output of the run.
     """
     interval = min(log_interval_s, max(0.1, seconds / _ROWS_A_WINDOW))
     with tempfile.TemporaryDirectory(prefix="monobeast-benchmark-", ignore_cleanup_errors=True) as savedir:
@@ -71,7 +71,7 @@ def run(settings: dict[str, Any], seconds: float, warm_up_s: float, log_interval
 
 
 def find_window(folder: Path, seconds: float, warm_up_s: float) -> Whole | None:
-    """The part of a run that counts, as far as it has come; None where it has not begun."""
+    """The measured part of a run so far; None if it has not begun."""
     try:
         logs = RecordedRun(folder).logs
     except ValueError:  # no row yet
@@ -106,7 +106,7 @@ def to_flags(settings: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def _training(settings: dict[str, Any], output: Path) -> Iterator[subprocess.Popen]:
-    """A training process, which is gone afterwards; what it says goes to a file."""
+    """A training process that is ended afterwards; its output goes to a file."""
     command = [sys.executable, "-m", "monobeast", "train", *to_flags(settings)]
     package = str(Path(monobeast.__file__).parent.parent)
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]

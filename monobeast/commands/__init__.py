@@ -1,1 +1,1 @@
-"""Further commands of the command line, a file each: `add_arguments(parser)`, and `run(arguments)`, the exit code."""
+"""Further commands, one file each, with `add_arguments(parser)` and `run(arguments)`, which returns the exit code."""

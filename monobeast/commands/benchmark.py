@@ -1,4 +1,4 @@
-"""`monobeast benchmark`: what each part costs alone, what could be reached by that, and what is reached."""
+"""`monobeast benchmark`: the cost of each part, the speed limit that follows, and the speed reached."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ _NOT_KEPT = ("timeline", "xpid", "savedir", "resume", "exact_resume", "max_secon
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the benchmark's own flags, beside those of train."""
+    """Declares the benchmark's own flags, in addition to those of train."""
     own = parser.add_argument_group("benchmark")
 
     def read_flags(text: str) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
-    """Measures, and prints.
+    """Measures and prints.
 
     Args:
-        arguments: Those of the benchmark among them.
-        settings: Of `Config`, those that were given.
+        arguments: Including those of the benchmark.
+        settings: The given settings of `Config`.
 
     Raises:
         ValueError: a bad value; the message names the flag.
@@ -124,7 +124,7 @@ def _measure(own: dict[str, Any], settings: dict[str, Any]) -> int:
 
 
 def _name_settings(own: dict[str, Any], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One or two settings by the names that the tables have for them."""
+    """One or two settings, by their names in the tables."""
     if own["baseline"]:
         from monobeast.benchmarks import baseline
 

@@ -1,4 +1,4 @@
-"""`monobeast check-vtrace`: runs somebody's V-trace function against the package's vectors."""
+"""`monobeast check-vtrace`: checks any V-trace function against the package's vectors."""
 
 import argparse
 import contextlib
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the process at once: a handler of Python's would wait for a function that is in C."""
+    """Lets Ctrl-C and SIGTERM end the process at once: a Python handler would wait for a function written in C."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -79,7 +79,7 @@ def find_function(place: str) -> Callable[..., Any]:
     """The function at `package.module:name`; a name may have dots.
 
     Raises:
-        ValueError: it is not there; the message says what is.
+        ValueError: it does not exist; the message says what does.
     """
     module_name, colon, names = place.partition(":")
     if not (module_name and colon and names):
@@ -103,7 +103,7 @@ def find_function(place: str) -> Callable[..., Any]:
 
 
 def _hint_at_module(place: str) -> str:
-    """For who gave a file's path for a module's name."""
+    """A hint if a file's path was given instead of a module's name."""
     path, _, names = place.partition(":")
     if not path.endswith(".py"):
         return ""

@@ -1,4 +1,4 @@
-"""`monobeast export`: the network of a run as a file for other programs."""
+"""`monobeast export`: writes the network of a run to a file for other programs."""
 
 import argparse
 import dataclasses
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes what was asked for.
+    """Writes the requested files.
 
     Raises:
-        ValueError: nothing was asked for, the run has no checkpoint, or a file cannot be written.
+        ValueError: no file was requested, the run has no checkpoint, or a file cannot be written.
     """
     wanted = {flag: getattr(arguments, flag) for flag in ("onnx", "state_dict") if getattr(arguments, flag) is not None}
     if not wanted:

@@ -1,4 +1,4 @@
-"""`monobeast import-torchbeast`: a checkpoint of TorchBeast's MonoBeast becomes a run."""
+"""`monobeast import-torchbeast`: converts a checkpoint of TorchBeast's MonoBeast into a run."""
 
 import argparse
 import os
@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Converts, and says what came of it.
+    """Converts, and prints the result.
 
     Raises:
-        ValueError: the file is none that can be converted, or the name is in use.
+        ValueError: the file cannot be converted, or the name is in use.
     """
     Config(xpid=arguments.xpid)  # refused before the seconds that torch takes to import
     from monobeast.runs import torchbeast_checkpoint

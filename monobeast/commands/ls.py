@@ -1,4 +1,4 @@
-"""`monobeast ls`: the runs in a folder, a line each, the newest first."""
+"""`monobeast ls`: lists the runs in a folder, one line each, newest first."""
 
 import argparse
 import datetime
@@ -24,7 +24,7 @@ _UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
 class RunLine(NamedTuple):
-    """One run, as far as its files tell."""
+    """One run, as described by its files."""
 
     name: str
     environment: str = ""
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the table.
 
     Raises:
-        ValueError: there is no such folder, or two are named.
+        ValueError: there is no such folder, or two are given.
     """
     named = [folder for folder in (arguments.folder, arguments.savedir) if folder is not None]
     if len(named) == 2:
@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def list_runs(savedir: str) -> list[RunLine]:
-    """The runs in `savedir`, the newest first.
+    """The runs in `savedir`, newest first.
 
     Raises:
-        ValueError: there is no such folder, or it is closed to us.
+        ValueError: there is no such folder, or it cannot be read.
     """
     root = Path(os.path.expanduser(savedir))
     try:
@@ -77,7 +77,7 @@ def list_runs(savedir: str) -> list[RunLine]:
 
 
 def format_table(lines: list[RunLine], now: datetime.datetime) -> list[str]:
-    """The table's rows, under a header; or that there are none."""
+    """The table with a header; or a line that there are no runs."""
     if not lines:
         return ["no runs"]
     rows = [_HEADER, *(_cells(line, now) for line in lines)]
@@ -104,7 +104,7 @@ def _printable(text: str) -> str:
 
 
 def _format_age(seconds: float) -> str:
-    """In the longest unit of which there are two, so that the number says something."""
+    """The age in the longest unit of which there are at least two."""
     unit = next((unit for unit, length in _UNITS.items() if seconds >= 2 * length), "s")
     return f"{max(0, int(seconds // _UNITS[unit]))} {unit}"
 
@@ -127,7 +127,7 @@ def _describe(folder: Path) -> RunLine:
 
 
 def _state(folder: Path, meta: dict[str, Any]) -> str:
-    """Running is what holds the run's lock, whatever its file says; the file of a killed run says so for ever."""
+    """The state; "running" only if the run's lock is held, since the file of a killed run says so for ever."""
     is_held = run_folder.is_held(folder)
     state, reason = meta.get("state"), meta.get("reason")
     if is_held:
@@ -141,7 +141,7 @@ def _state(folder: Path, meta: dict[str, Any]) -> str:
 
 
 def _last_step(folder: Path, meta: dict[str, Any]) -> int | None:
-    """Of the last row of logs.csv; of a run that wrote none yet, what `meta.json` says."""
+    """The step in the last row of logs.csv; without a row, the one in `meta.json`."""
     rows = _last_rows(folder / "logs.csv", 1)
     steps = [row["step"] for row in rows if (row.get("step") or "").isdecimal()]
     return int(steps[-1]) if steps else meta.get("step")
@@ -158,7 +158,7 @@ def _mean_return(folder: Path) -> float | None:
 
 
 def _last_rows(path: Path, number: int) -> list[dict[str, str]]:
-    """At most `number` rows from the end of a CSV file, which may be compressed; only its end is read."""
+    """At most `number` rows from the end of a CSV file, which may be compressed; reads only its end."""
     try:
         if path.exists():
             with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""`monobeast plan`: what a run with these flags would need, and whether this machine has it."""
+"""`monobeast plan`: prints what a run with these flags would need, and whether this machine has it."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,16 @@ _DOES_NOT_FIT = 1  # as `train` would end with 2, which here is left to flags th
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares no flags but those of train."""
+    """Declares no flags besides those of train."""
     parser.epilog = "exit codes: 0 all fits, 1 something does not, 2 bad flag or value"
 
 
 def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
-    """Prints the table; starts nothing and makes no file.
+    """Prints the table; starts no process and writes no file.
 
     Args:
         arguments: None of its own.
-        settings: Of `Config`, those that were given.
+        settings: The given settings of `Config`.
     """
     config = Config(**settings)  # refused before the seconds that torch takes to import
     from monobeast import preparation
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
 
 
 def format_table(plan: "Plan") -> list[str]:
-    """The run in a line; then a line for each thing, and for each part of it."""
+    """The run in one line; then one line for each resource and each of its parts."""
     lines = [describe(plan.config), f"{'what':34} {'needed':>12} {'there':>12}  verdict"]
     for row in plan.rows:
         lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.there):>12}  {_judge(row, plan)}")
@@ -53,7 +53,7 @@ def format_table(plan: "Plan") -> list[str]:
 
 
 def describe(config: Config) -> str:
-    """Environment, network, device, actors and batches, in a line; `config` is resolved."""
+    """Environment, network, device, actors and batches in one line; `config` is resolved."""
     actors = f"{config.num_actors} actors of {config.envs_per_actor} environments, {config.num_buffers} slots"
     if config.num_actors == 0:
         actors = f"{config.envs_per_actor} environments, no actors"

@@ -1,4 +1,4 @@
-"""`monobeast plot`: the returns of recorded runs as a picture."""
+"""`monobeast plot`: plots the returns of recorded runs."""
 
 import argparse
 import io
@@ -37,7 +37,7 @@ _SAME_LENGTH = 0.95  # of the longest run: a seed that ends earlier cuts the cur
 
 
 class Picture(NamedTuple):
-    """What is written, and what is said of it."""
+    """The figure, and the text about it."""
 
     figure: "Figure"
     summary: list[str]  # a line a curve
@@ -68,10 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draws, writes and says what was drawn.
+    """Draws and writes the figure, and prints what was drawn.
 
     Raises:
-        ValueError: a flag or a run that is refused, or a file that can't be written; nothing has been written then.
+        ValueError: a flag or a run is refused, or the file cannot be written; nothing has been written then.
     """
     _check(arguments)
     picture = draw_runs(arguments)
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def draw_runs(arguments: argparse.Namespace) -> Picture:
-    """Reads the runs and draws them, as `arguments` ask for it."""
+    """Reads the runs and draws them according to `arguments`."""
     groups = _read_groups(arguments)
     labels = _name_groups(groups, arguments.label)
     curves = [[return_curve(run, arguments.x, arguments.window) for run in group.runs] for group in groups]
@@ -104,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _read_groups(arguments: argparse.Namespace) -> list[RunGroup]:
-    """Finds and reads the runs, and puts seeds of one experiment together."""
+    """Finds and reads the runs, and groups the seeds of each experiment."""
     by_time = arguments.x == "hours"
     runs = [RecordedRun(find_folder(name, arguments.savedir)) for name in arguments.runs]
     require_different(runs)
@@ -115,7 +115,7 @@ def _read_groups(arguments: argparse.Namespace) -> list[RunGroup]:
 
 
 def _name_groups(groups: list[RunGroup], given: list[str]) -> list[str]:
-    """A text of the legend for each group: what was given, or else what tells it apart, and how many seeds it has."""
+    """A legend text for each group: the given label, or else what distinguishes it, and its number of seeds."""
     names = [group.label for group in groups]
     if given and len(given) != len(groups):
         raise ValueError(f"--label: {len(given)} given for {len(groups)} curves ({'; '.join(names) or 'one'})")
@@ -125,7 +125,7 @@ def _name_groups(groups: list[RunGroup], given: list[str]) -> list[str]:
 def _build_figure(
     groups: list[RunGroup], labels: list[str], returns: list[MeanCurve], arguments: argparse.Namespace
 ) -> "Figure":
-    """The picture of the groups' returns, over the columns of logs.csv that were asked for."""
+    """The figure of the groups' returns, with panels for the requested columns of logs.csv."""
     try:
         from monobeast.plotting.figure import Panel, draw
     except ImportError as error:
@@ -176,7 +176,7 @@ def _average_column(group: RunGroup, axis: str, column: str) -> MeanCurve | None
 
 
 def _choose_columns(groups: list[RunGroup], arguments: argparse.Namespace) -> list[str]:
-    """The columns to draw: those of --panels that any run has, and those of --column, which must be there."""
+    """The columns to draw: those of --panels that any run has, and those of --column, which must exist."""
     runs = [run for group in groups for run in group.runs]
     usual = _PANELS if arguments.panels else ()
     chosen = [column for column in usual if any(len(column_curve(run, "steps", column).x) for run in runs)]
@@ -187,7 +187,7 @@ def _choose_columns(groups: list[RunGroup], arguments: argparse.Namespace) -> li
 
 
 def _write(figure: "Figure", out: Path) -> None:
-    """Writes the picture whole or not at all; the same runs give the same bytes."""
+    """Writes the figure atomically; the same runs give the same bytes."""
     import matplotlib
 
     kind = _format_of(out)

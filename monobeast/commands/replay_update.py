@@ -17,10 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what the update gives.
+    """Repeats the update and prints the result.
 
     Raises:
-        ValueError: the file is none that can be replayed here.
+        ValueError: the file cannot be replayed here.
     """
     from monobeast.runs import bad_batch
 

@@ -1,1 +1,1 @@
-"""What the parts of training cost on this machine, and how fast they allow a run to be."""
+"""Costs of the parts of training on this machine, and the speed limit that follows."""

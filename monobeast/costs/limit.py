@@ -1,4 +1,4 @@
-"""How many steps a second the measured parts allow at most, and what sets that limit. Arithmetic alone."""
+"""The limit on steps per second that follows from the measured parts, and its cause. Pure arithmetic."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from monobeast.costs.parts import Part
 
 
 class Costs(NamedTuple):
-    """Seconds of wall time that one agent step takes from each."""
+    """Seconds of wall time per agent step, for each part."""
 
     actor: float
     learner: float  # of its own cores: all of an update on the CPU; where a GPU updates, what goes on around it
@@ -16,7 +16,7 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[Part]) -> "Costs":
-        """Adds the parts up by their place."""
+        """Adds up the parts by where they run."""
         by_place = dict.fromkeys(("actors", "learner", "GPU", "copies"), 0.0)
         for part in parts:
             by_place[part.place] += part.seconds_per_step
@@ -32,15 +32,15 @@ class Bound(NamedTuple):
 
 
 def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: int) -> list[Bound]:
-    """Every bound on steps a second; the least is the limit.
+    """All bounds on steps per second; the smallest is the limit.
 
-    An actor has a core at most, and so has each thread of the learner; together they have no more than there are. A
-    thread that waits for the others of its team, or for the GPU, keeps its core busy meanwhile. A GPU updates, and
-    batches are copied to it, while the learner's core assembles the next one.
+    Each actor and each learner thread uses at most one core; together they use no more than the machine has. A thread
+    that waits for other learner threads or for the GPU keeps its core busy. A GPU runs updates and copies batches while
+    the learner's core assembles the next batch.
 
     Args:
-        costs: Of one step.
-        num_actors: 0: the learner's own process collects, by turns with the updates.
+        costs: Per step.
+        num_actors: With 0 the learner's process collects rollouts, alternating with updates.
         num_learner_threads: On the CPU; beside a GPU the learner needs one core.
         cores: Of the machine.
     """
@@ -64,12 +64,12 @@ def find_bounds(costs: Costs, num_actors: int, num_learner_threads: int, cores: 
 
 
 def find_limit(bounds: list[Bound]) -> Bound:
-    """The bound that binds."""
+    """The smallest bound."""
     return min(bounds, key=lambda bound: bound.steps_per_second)
 
 
 def foretell(costs: Costs, num_learner_threads: int, cores: int) -> Bound:
-    """The limit where every core that the learner leaves has an actor: what more cores of this kind would give."""
+    """The limit with an actor on every core but the learner's: a prediction for more cores of this kind."""
     threads = num_learner_threads if costs.gpu == 0 else 1
     num_actors = max(1, cores - threads)
     return find_limit(find_bounds(costs, num_actors, num_learner_threads, cores))

@@ -1,4 +1,4 @@
-"""What each part of training costs, measured alone: nothing else of the run goes on meanwhile."""
+"""Measures the cost of each part of training alone, with no other part running."""
 
 import copy
 import statistics
@@ -29,7 +29,7 @@ _WARM_UP_CALLS = 3  # the first choose kernels and allocate
 
 
 class Subject(NamedTuple):
-    """What is measured."""
+    """What to measure."""
 
     config: Config  # resolved
     spaces: Spaces
@@ -38,7 +38,7 @@ class Subject(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One part of training, as it is when nothing else runs."""
+    """One part of training, measured alone."""
 
     name: str
     seconds_per_step: float  # of wall time, for one agent step of one environment
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """All that a step costs."""
+    """All costs of a step."""
 
     summed: list[Part]  # each piece of work once
     update: Part  # an update as a whole: the sum of its pieces, not to be added to them
@@ -56,7 +56,7 @@ def measure(subject: Subject, seconds: float) -> Parts:
     """Measures every part with real environments and a real batch; starts no process.
 
     Args:
-        subject: What is measured.
+        subject: What to measure.
         seconds: For each part.
     """
     config = subject.config
@@ -78,11 +78,11 @@ def measure(subject: Subject, seconds: float) -> Parts:
 
 
 def measure_actor(subject: Subject, seconds: float) -> tuple[float, Rollout]:
-    """What an agent step costs an actor, in seconds of one core, and a batch that it made.
+    """An actor's cost per agent step, in seconds of one core, and a batch that it collected.
 
     Args:
-        subject: What is measured.
-        seconds: For its environments, and for its forward passes.
+        subject: What to measure.
+        seconds: For the environments, and again for the forward passes.
     """
     weights = SharedWeights(weights_of(subject.network))
     with _threads(1), _acting(subject, weights) as (environment, policy, slot, batch):
@@ -91,10 +91,10 @@ def measure_actor(subject: Subject, seconds: float) -> tuple[float, Rollout]:
 
 
 def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[float, float]:
-    """What an agent step of an update costs: seconds of wall time on its device, and of the learner's core to publish.
+    """An update's cost per agent step: seconds of wall time on its device, and of the learner's core to publish.
 
     Args:
-        subject: What is measured.
+        subject: What to measure.
         seconds: For updates, and for publishing.
         batch: Of `measure_actor`.
     """
@@ -105,12 +105,12 @@ def measure_update(subject: Subject, seconds: float, batch: Rollout) -> tuple[fl
 
 
 class Stopwatch:
-    """Times calls one by one; on a GPU, until their work there is done.
+    """Times single calls; on a GPU, until their work there is done.
 
     Args:
         device: Where the calls compute.
-        seconds: That the timed calls may take together; at least one is made.
-        until_done: False: a GPU that has nothing else to do is given its work, and not waited for.
+        seconds: Total time for the timed calls; at least one is made.
+        until_done: If False, work is only launched on the idle GPU, and its end is not waited for.
     """
 
     def __init__(self, device: str, seconds: float, until_done: bool = True) -> None:
@@ -119,7 +119,7 @@ class Stopwatch:
         self._synchronize = (lambda: torch.cuda.synchronize(device)) if device != "cpu" else lambda: None
 
     def time(self, call: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> list[float]:
-        """Seconds of each call of `call(prepare())`, without those of `prepare` and of the first few calls."""
+        """Seconds of each `call(prepare())`, without the time of `prepare` and the first few calls."""
         for _ in range(_WARM_UP_CALLS):
             call(prepare())
         times: list[float] = []
@@ -135,7 +135,7 @@ class Stopwatch:
         return times
 
     def median(self, call: Callable[[Any], Any], prepare: Callable[[], Any] = lambda: None) -> float:
-        """The median of `time`: a call during which another program had the core does not move it."""
+        """The median of `time`, which ignores calls during which another program had the core."""
         return statistics.median(self.time(call, prepare))
 
 
@@ -153,7 +153,7 @@ def _threads(number: int) -> Iterator[None]:
 def _acting(
     subject: Subject, weights: SharedWeights
 ) -> Iterator[tuple[VectorEnvironment, LocalPolicy, Rollout, Rollout]]:
-    """What one actor has, a slot that it filled, and a batch that is made of such slots."""
+    """One actor's parts, a slot that it filled, and a batch made of such slots."""
     config, spaces = subject.config, subject.spaces
     seeds = seeding.environment_seeds(config.seed, 0, 0, config.envs_per_actor)
     environment = subject.makers.make_environments(config, config.envs_per_actor, seeds)
@@ -189,14 +189,14 @@ def _measure_actor(
 
 
 def _measure_taking(subject: Subject, seconds: float, weights: SharedWeights, policy: LocalPolicy) -> Part:
-    """At the start of every rollout, if there is a newer version, as there mostly is."""
+    """Copying the weights, at the start of each rollout with a newer version; usually there is one."""
     config, newest = subject.config, weights_of(subject.network)
     take = Stopwatch("cpu", seconds).median(lambda _: policy.refresh(), lambda: weights.publish(newest))
     return Part("taking weights", take / (config.unroll_length * config.envs_per_actor), "actors")
 
 
 def _measure_learner(subject: Subject, seconds: float, slot: Rollout) -> list[Part]:
-    """What the learner's process does around an update."""
+    """The work of the learner's process around an update."""
     staging = make_staging(subject.config, subject.spaces, subject.network.initial_state(1))
 
     def assemble() -> None:
@@ -214,7 +214,7 @@ def _measure_learner(subject: Subject, seconds: float, slot: Rollout) -> list[Pa
 
 
 def _measure_publishing(subject: Subject, seconds: float) -> float:
-    """Seconds of the learner's core for one version; a GPU that copies by itself is not waited for."""
+    """Seconds of the learner's core per version; does not wait for a GPU that copies by itself."""
     newest = weights_of(subject.network)
     publisher = make_publisher(SharedWeights(newest), subject.config)
     return Stopwatch("cpu", seconds).median(lambda _: publisher.publish(newest))
@@ -262,7 +262,7 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
 
 
 def _measure_launch(subject: Subject, seconds: float, batch: Rollout) -> Part:
-    """What the learner's core does for an update of its GPU: it says what is to be done."""
+    """The learner core's time to launch an update on its GPU."""
     learner = Learner(copy.deepcopy(subject.network), subject.config)
     stopwatch = Stopwatch(subject.config.device, seconds, until_done=False)
     return Part("launching an update", stopwatch.median(lambda _: learner.update(batch)) / batch.num_steps, "learner")

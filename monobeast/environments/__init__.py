@@ -1,4 +1,4 @@
-"""Environments: E of them side by side, stepped together, whatever they are made of."""
+"""Environments: E of any kind, stepped together."""
 
 from monobeast.environments.factory import check, make, resolve
 from monobeast.environments.own import EnvironmentMaker

@@ -1,8 +1,8 @@
-"""How agents see an environment's actions, and what the environment gets.
+"""Adapts an environment's action space for agents, and their actions for the environment.
 
-An agent knows three kinds of action spaces: `Discrete` from 0, `MultiDiscrete` from 0 of one axis, and `Box` of float32
-of one axis, from -1 to 1 where the environment's own has two bounds. Start, shape and scale of the environment's own
-are hidden behind them.
+Agents know three kinds of action spaces: `Discrete` from 0, one-dimensional `MultiDiscrete` from 0, and one-dimensional
+float32 `Box`, with bounds -1 and 1 for elements that have two bounds in the environment. They hide the start, shape and
+scale of the environment's space.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class Choice:
         return actions
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
-        """Checked actions as the environments take them."""
+        """Converts checked actions to the environments' form."""
         return actions + self._start
 
 
@@ -49,7 +49,7 @@ class Choices:
         return actions
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
-        """Checked actions as the environments take them."""
+        """Converts checked actions to the environments' form."""
         own = actions.reshape(-1, *self._own_space.shape) + self._own_space.start
         return own.astype(self._own_space.dtype, copy=False)
 
@@ -57,8 +57,8 @@ class Choices:
 class Numbers:
     """A `Box` of floats of any number of axes: actions are float32 [E, D].
 
-    Where an element has two bounds, -1 and 1 stand for them; an element with one or none is as it is. What is out of
-    bounds is cut off at them: agents draw from a Gaussian, which has none.
+    Elements with two bounds are scaled to [-1, 1]; elements with one bound or none are not scaled. Actions are clipped
+    to the bounds, since agents draw from a Gaussian, which has none.
     """
 
     def __init__(self, own_space: Box) -> None:
@@ -82,7 +82,7 @@ class Numbers:
         return actions.astype(np.float32, copy=False)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray | list[np.ndarray]:
-        """Checked actions as the environments take them."""
+        """Converts checked actions to the environments' form."""
         space = self._own_space
         own = (self._offset + self._scale * actions).reshape(-1, *space.shape)
         own = own.astype(space.dtype).clip(space.low, space.high)  # last, since rounding may lead out of a bound
@@ -94,12 +94,12 @@ _KINDS: dict[type, Any] = {Discrete: Choice, MultiDiscrete: Choices, Box: Number
 
 
 def seen_by_agents(own_space: Space) -> Choice | Choices | Numbers:
-    """How agents see an action space that `is_supported`."""
+    """The adapter for an action space that `is_supported`."""
     return next(kind for of, kind in _KINDS.items() if isinstance(own_space, of))(own_space)
 
 
 def is_supported(space: Space) -> bool:
-    """Whether agents can act in it; not in whole numbers that are a Box, nor where there is nothing to choose."""
+    """Whether agents can act in it; not in a Box of integers or a space without any choice."""
     if isinstance(space, Box):
         return space.dtype.kind == "f" and np.prod(space.shape) > 0
     return isinstance(space, Discrete) or (isinstance(space, MultiDiscrete) and space.nvec.size > 0)

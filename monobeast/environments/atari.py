@@ -1,4 +1,4 @@
-"""Atari games, through the vector environment that ale-py has in C++."""
+"""Atari games, through ale-py's vector environment, which is written in C++."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ _SIZES = ("img_height", "img_width", "stack_num")
 
 
 def is_atari(spec: EnvSpec) -> bool:
-    """Whether the id stands for a game of ale-py, with nothing of somebody's own around it."""
+    """Whether the id is a game of ale-py, without additional wrappers of its own."""
     return spec.entry_point == _ENTRY_POINT and not spec.additional_wrappers and spec.max_episode_steps is None
 
 
 def check_kwargs(env_kwargs: dict[str, Any]) -> None:
-    """Raises ValueError, naming what to use instead, if `--env_kwargs` sets what is not its to set."""
+    """Raises ValueError, naming the flag to use instead, if `--env_kwargs` sets a reserved argument."""
     for name, value in env_kwargs.items():
         if name in _RESERVED:
             raise ValueError(f"--env_kwargs {name}: not for Atari; {_RESERVED[name]}")
@@ -46,15 +46,15 @@ def check_kwargs(env_kwargs: dict[str, Any]) -> None:
 
 
 def make_native(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
-    """`num_envs` games, preprocessed as the paper has it: 84x84 gray, maximum over two frames, four frames stacked.
+    """`num_envs` games, preprocessed as in the paper: 84x84 gray, maximum over two frames, four frames stacked.
 
-    Every argument is named, because the defaults are traps: they would clip the reported returns, and take all cores.
+    All arguments are passed explicitly, since the defaults would clip the reported returns and use all cores.
 
     Args:
         config: resolved.
-        spec: of the id; its kwargs name the game. Its own frame skip is replaced, so that frames are skipped once.
+        spec: of the id; its kwargs name the game. Its frame skip is replaced, so that frames are not skipped twice.
         num_envs: E.
-        env_kwargs: past `check_kwargs`.
+        env_kwargs: checked by `check_kwargs`.
     """
     from ale_py.vector_env import AtariVectorEnv
 
@@ -91,7 +91,7 @@ def make_native(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[s
 
 
 def make_with_screen(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
-    """As `make_native`; and `render` gives the games' screens in their own size and colors."""
+    """Like `make_native`; `render` returns the games' screens in their original size and colors."""
     height, width = _screen_size(spec.kwargs["game"])
     in_color = {"img_height": height, "img_width": width, "grayscale": False, "stack_num": 1}
     twin = make_native(config, spec, num_envs, env_kwargs | in_color)
@@ -100,7 +100,7 @@ def make_with_screen(config: Config, spec: EnvSpec, num_envs: int, env_kwargs: d
 
 
 def _screen_size(game: str) -> tuple[int, int]:
-    """Height and width: 210 and 160 of most games."""
+    """Height and width; for most games 210 and 160."""
     import ale_py
     from ale_py import roms
 

@@ -1,4 +1,4 @@
-"""Catch: a game small enough to be learned in seconds."""
+"""Catch: a game that can be learned in seconds."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ _RENDER_SCALE = 16
 
 
 class Catch(gymnasium.Env):
-    """A ball falls one row a step, and a paddle on the bottom row must be below it at the end.
+    """A ball falls one row per step, and a paddle on the bottom row must be below it at the end.
 
-    The game of bsuite's and RLax's Catch. Observations are uint8 images of 10 rows and 5 columns in which ball and
-    paddle are one white pixel each. Actions: 0 left, 1 stay, 2 right. The ball starts in the top row, in a column drawn
-    at random, and the paddle in the middle. The ninth step ends the episode, with reward 1 for a ball caught and -1 for
-    one missed; all other rewards are 0. The best mean return is 1.
+    As in bsuite and RLax. Observations are uint8 images with 10 rows and 5 columns, in which ball and paddle are one
+    white pixel each. Actions: 0 left, 1 stay, 2 right. The ball starts in a random column of the top row, the paddle in
+    the middle. The ninth step ends the episode, with reward 1 if the ball is caught and -1 if it is missed; all other
+    rewards are 0. The maximum mean return is 1.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
@@ -52,12 +52,12 @@ class Catch(gymnasium.Env):
         return np.stack([image] * 3, axis=-1)
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values from which `set_state` goes on exactly."""
+        """The exact state as plain values, for `set_state`."""
         places = {"ball": (self._ball_row, self._ball_column), "paddle": self._paddle_column}
         return places | {"np_random": self.np_random.bit_generator.state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave."""
+        """Restores the state of `get_state`."""
         self._ball_row, self._ball_column = state["ball"]
         self._paddle_column = state["paddle"]
         self.np_random.bit_generator.state = state["np_random"]

@@ -1,4 +1,4 @@
-"""Catch with two choices at once: where the paddle goes, and of which color it is."""
+"""Catch with two choices at once: the paddle's move and its color."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ _BRIGHTNESS = (85, 170, 255)  # of the ball's pixel, for each color
 
 
 class ColorCatch(Catch):
-    """As `Catch`, but the ball has one of three colors, and the paddle catches it only in the same.
+    """Like `Catch`, but the ball has one of three colors, and only a paddle of the same color catches it.
 
-    Actions are MultiDiscrete([3, 3]): left, stay or right as in Catch, and the paddle's color, which counts in the step
-    in which the ball comes down. The image shows the ball's color as its pixel's brightness. The best mean return is 1;
-    who is always below the ball and guesses its color gets -1/3 on average, who knows its color and never moves -3/5.
+    Actions are MultiDiscrete([3, 3]): left, stay or right as in Catch, and the paddle's color, which counts in the last
+    step. The image shows the ball's color as its pixel's brightness. The maximum mean return is 1. A policy that is
+    always below the ball and guesses its color gets -1/3 on average; one that knows the color and never moves gets
+    -3/5.
     """
 
     def __init__(self, render_mode: str | None = None):
@@ -37,11 +38,11 @@ class ColorCatch(Catch):
         return image, -1.0 if is_dropped else reward, is_over, is_truncated, info
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values from which `set_state` goes on exactly."""
+        """The exact state as plain values, for `set_state`."""
         return super().get_state() | {"color": self._color}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave."""
+        """Restores the state of `get_state`."""
         super().set_state(state)
         self._color = state["color"]
 

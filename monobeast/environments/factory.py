@@ -1,4 +1,4 @@
-"""From settings to environments, and the refusals of settings that lead to none."""
+"""Makes environments from settings, and refuses settings that do not work."""
 
 import dataclasses
 import json
@@ -30,9 +30,9 @@ _ATARI_ONLY = {
 
 
 def resolve(config: Config) -> Config:
-    """Replaces what is left open for the environment to decide: a setting that is `None` or "auto".
+    """Fills settings that depend on the environment: those that are `None` or "auto".
 
-    Environments that a callable from Python makes are none of Atari here, whatever they are.
+    Environments made by a Python callable never count as Atari.
 
     Raises:
         ValueError: no such environment.
@@ -54,17 +54,17 @@ def resolve(config: Config) -> Config:
 def make(
     config: Config, num_envs: int, seeds: Sequence[int], *, with_pictures: bool = False
 ) -> VectorEnvironment:
-    """Makes `num_envs` environments; what `config` leaves open is resolved.
+    """Makes `num_envs` environments; open settings of `config` are resolved.
 
     Args:
         config: the run's.
         num_envs: E.
-        seeds: E ints in 0..2^31-1, used on the first reset.
-        with_pictures: whether `picture` can be asked for; it costs time in every step.
+        seeds: E ints in 0..2^31-1, for the first reset.
+        with_pictures: whether `picture` is available; it costs time in every step.
 
     Raises:
-        ValueError: seeds of another number or range; no such environment; one that can't be made with these
-            settings, the environment's own exception being the cause; spaces that are not supported; no pictures.
+        ValueError: wrong number or range of seeds; no such environment; it cannot be made with these settings (its own
+            exception is the cause); unsupported spaces; no pictures.
     """
     if len(seeds) != num_envs or not all(0 <= seed < 2**31 for seed in seeds):
         raise ValueError(f"seeds: expected {num_envs} ints in 0..2^31-1, found {list(seeds)}")
@@ -84,11 +84,11 @@ def make(
 
 
 def check(config: Config) -> Spaces:
-    """Makes one environment, resets it once and closes it: what would fail in an actor fails here, before any starts.
+    """Makes one environment, resets and closes it, so that what would fail in an actor fails before any actor starts.
 
     Raises:
-        ValueError: as `make` and `resolve`; a setting that is for Atari only; a failing reset, the environment's own
-            exception being the cause.
+        ValueError: as in `make` and `resolve`; a setting only for Atari; a failing reset (the environment's own
+            exception is the cause).
     """
     spec = find_spec(config.env)
     if not is_atari(spec):
@@ -116,7 +116,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool
 
 
 def _require_pictures(config: Config, spec: EnvSpec) -> None:
-    """Raises ValueError unless the environment can show itself; not left to its own words, of which there are many."""
+    """Raises ValueError unless the environment can render, with one message instead of the many of environments."""
     envs = _make_envs(config, spec, 1)
     modes = envs.metadata.get("render_modes") or []
     envs.close()

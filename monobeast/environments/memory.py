@@ -1,4 +1,4 @@
-"""Memory: what was seen once is asked for later, and nothing but a recurrent state can have kept it."""
+"""Memory: a task that only a recurrent state can solve."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ _WAIT = 0
 
 
 class Memory(gymnasium.Env):
-    """The first observation shows one of N cues, and after `delay` blank ones the last asks which it was.
+    """The first observation shows one of N cues; after `delay` blank observations the last one asks for it.
 
-    The T-maze, or bsuite's memory_len, with a price on taking notes. Observations are Discrete(N + 2): a cue drawn at
-    random, 0..N-1, then N as long as nothing is shown, and N + 1 for the question. Actions are Discrete(N). Before the
-    question action 0 waits, with reward 0, and each other costs 1 / (delay + 1). The action after the question is the
-    answer, which ends the episode, with reward 1 for the cue and 0 for another; it is step `delay + 2`.
+    Like the T-maze or bsuite's memory_len, but remembering through actions has a cost. Observations are Discrete(N +
+    2): a random cue in 0..N-1, then N while nothing is shown, and N + 1 for the question. Actions are Discrete(N).
+    Before the question, action 0 waits with reward 0, and every other action costs 1 / (delay + 1). The action after
+    the question is the answer and ends the episode at step `delay + 2`, with reward 1 for the cue and 0 otherwise.
 
-    The best mean return is 1. Chance is 1 / N: of every policy that waits and answers without knowing the cue. Actions
-    drawn at random bring 2 / N - 1.
+    The maximum mean return is 1. The chance level is 1 / N: the return of every policy that waits and then guesses.
+    Uniformly random actions give 2 / N - 1.
 
-    Without memory none is better than chance, discounted or not, even if it sees its last action and last reward. Were
-    waiting free, it would be: it could repeat the cue's number from step to step, as if written on its hand. To tell m
-    cues apart at the question it has to act differently after each in every step before, so that m - 1 of them at least
-    have cost 1 by then; and it is right after m at best: m / N - (m - 1) / N = 1 / N.
+    No policy without memory exceeds the chance level, discounted or not, even if it sees its last action and last
+    reward. If all actions before the question were free, it could: by repeating the cue's number from step to step. To
+    tell m cues apart at the question, it has to act differently after each of them in every step before, so at least m
+    - 1 of them have cost 1 by then. It is right after at most m cues: m / N - (m - 1) / N = 1 / N.
 
     Args:
         num_cues: N, at least 2.
-        delay: blank observations between cue and question, at least 0. Gradients pass from the question to the cue
-            only in unrolls of `delay + 2` steps and more.
+        delay: blank observations between cue and question, at least 0. Gradients reach the cue from the question only
+            in unrolls of at least `delay + 2` steps.
 
     Raises:
-        ValueError: a keyword out of its range; the message names keyword, value and range.
+        ValueError: a keyword is out of range; the message names keyword, value and range.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -55,11 +55,11 @@ class Memory(gymnasium.Env):
         return self._num_cues + is_question, reward, is_answer, False, {}
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values from which `set_state` goes on exactly."""
+        """The exact state as plain values, for `set_state`."""
         return {"cue": self._cue, "step_number": self._step_number, "np_random": self.np_random.bit_generator.state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave."""
+        """Restores the state of `get_state`."""
         self._cue, self._step_number = state["cue"], state["step_number"]
         self.np_random.bit_generator.state = state["np_random"]
 

@@ -1,4 +1,4 @@
-"""Environments that a callable given from Python makes, and what they must be like."""
+"""Checks environments made by a Python callable."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,14 +25,14 @@ _DTYPES = {  # of the fields of an EnvStep that are [E]
 
 
 def check(maker: EnvironmentMaker, config: Config) -> Spaces:
-    """Makes two environments, resets them, takes one step and closes them: what would fail in an actor fails here.
+    """Makes two environments, resets them, takes one step and closes them, so that faults show before an actor starts.
 
     Args:
-        maker: Called as every actor will call it.
+        maker: Called as in every actor.
         config: Resolved.
 
     Raises:
-        ValueError: that fails, or they are not what actors need; the message says what was found and what must be.
+        ValueError: this fails, or they do not fit; the message says what was found and what is expected.
     """
     flag = f"make_environments={name_of(maker)}"
     seeds = list(range(_E))

@@ -1,4 +1,4 @@
-"""Finds what an environment's id stands for, or says which id may have been meant."""
+"""Looks up an environment's id, with suggestions if it is unknown."""
 
 import difflib
 
@@ -12,10 +12,10 @@ def find_spec(env_id: str) -> EnvSpec:
     """The registered specification of `env_id`.
 
     Args:
-        env_id: a Gymnasium id, or module:Id, where importing the module registers the id.
+        env_id: a Gymnasium id, or module:Id if importing the module registers the id.
 
     Raises:
-        ValueError: the module can't be imported, or there is no such id; the message holds the closest ids.
+        ValueError: the module cannot be imported, or there is no such id; the message lists the closest ids.
     """
     ale_fault = _register_ale()
     name = _import_module(env_id)
@@ -29,7 +29,7 @@ def find_spec(env_id: str) -> EnvSpec:
 
 
 def _register_ale() -> ImportError | None:
-    """Makes the Atari ids known in this process; returns why that is impossible, for a machine without ale-py."""
+    """Registers the Atari ids in this process; returns the reason if that is impossible, as without ale-py."""
     try:
         import ale_py
     except ImportError as error:
@@ -39,12 +39,12 @@ def _register_ale() -> ImportError | None:
 
 
 def _import_module(env_id: str) -> str:
-    """Imports the module of module:Id, and returns Id; other ids as they are."""
+    """Imports the module of module:Id and returns Id; returns other ids unchanged."""
     return user_code.import_module("--env", env_id)[1] if user_code.is_own(env_id) else env_id
 
 
 def _suggestion(env_id: str) -> str:
-    """Up to three ids like `name`; a missing namespace and capital letters don't count."""
+    """Up to three ids similar to that, ignoring case and a missing namespace."""
     module, _, name = env_id.rpartition(":")
     known: dict[str, str] = {}
     for registered in gymnasium.registry:

@@ -1,4 +1,4 @@
-"""The screen of Atari games in their own colors, beside the small gray images that an agent sees."""
+"""Atari screens in original colors, beside the small gray images that an agent sees."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ EMULATOR_FRAMES_PER_SECOND = 60
 
 
 class WithScreen(VectorWrapper):
-    """Vector environment whose `render` shows a twin: the same games under the same seeds and actions.
+    """A vector environment whose `render` shows a twin: the same games with the same seeds and actions.
 
-    So the picture comes from no other preprocessing than the agent's, and nothing of what the agent sees changes.
+    This way rendering changes nothing of what the agent sees.
 
     Args:
-        envs: What is played.
-        twin: The same games, whose observations are [E, 1, height, width, 3]: one frame, in color.
-        frames_per_second: Steps in a second of the game.
+        envs: The games that are played.
+        twin: The same games with observations [E, 1, height, width, 3]: one frame, in color.
+        frames_per_second: Steps per second of game time.
     """
 
     def __init__(self, envs: VectorEnv, twin: VectorEnv, frames_per_second: float) -> None:
@@ -49,6 +49,6 @@ class WithScreen(VectorWrapper):
 
 
 def _require_equal(what: str, played: np.ndarray, shown: np.ndarray) -> None:
-    """Raises RuntimeError unless both games are where the other is: a film of another game would be a lie."""
+    """Raises RuntimeError unless both games are in the same state; otherwise the picture would be of another game."""
     if not np.array_equal(played, shown):
         raise RuntimeError(f"the game that is shown is not the one that is played: {what} {shown}, not {played}")

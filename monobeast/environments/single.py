@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, E single ones in a row."""
+"""Any Gymnasium environment, E of them stepped one after the other."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def _lives(info: dict[str, Any]) -> dict[str, Any]:
 def make_single(spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
     """`num_envs` environments of `spec`, stepped one after the other.
 
-    Observations lie in one array that every step fills anew (`copy=False`): whoever keeps one copies it.
+    Every step overwrites one array of observations (`copy=False`); callers must copy what they keep.
     """
 
     def make_one() -> gymnasium.Env:

@@ -1,4 +1,4 @@
-"""Which observation and action spaces the trainer knows, and how it sees them."""
+"""Supported observation and action spaces, and their form inside the trainer."""
 
 import textwrap
 from typing import Any, NamedTuple
@@ -17,12 +17,12 @@ _LARGEST_ITEM = 8  # bytes; torch has no longer numbers
 
 
 class Spaces(NamedTuple):
-    """The spaces of one environment as the network sees them.
+    """The spaces of one environment, as seen by the network.
 
     observation: Box of any dtype and rank, Discrete, MultiBinary or MultiDiscrete, or a Dict or Tuple of any of these,
-        nested as may be; Discrete and MultiDiscrete counted from 0.
-    action: Discrete or MultiDiscrete of one axis, both counted from 0, or a Box of float32 of one axis, from -1 to 1
-        where the environment's own has two bounds.
+    nested to any depth; Discrete and MultiDiscrete count from 0.
+    action: Discrete or one-dimensional MultiDiscrete, both counting from 0, or a one-dimensional float32 Box, from -1
+    to 1 for elements with two bounds in the environment.
     """
 
     observation: Space
@@ -30,7 +30,7 @@ class Spaces(NamedTuple):
 
 
 def from_zero(space: Space) -> Space:
-    """`Discrete(n, start=k)` as `Discrete(n)`, MultiDiscrete likewise, also as parts; every other space as it is."""
+    """`Discrete(n, start=k)` as `Discrete(n)`, MultiDiscrete likewise, also as parts; every other space unchanged."""
     if isinstance(space, Dict):
         return Dict([(key, from_zero(part)) for key, part in space.items()])
     if isinstance(space, Tuple):
@@ -41,7 +41,7 @@ def from_zero(space: Space) -> Space:
 
 
 def count_from_zero(space: Space, values: Tree) -> Tree:
-    """What an environment with `space` gave, as values of `from_zero(space)`: arrays, or trees of arrays."""
+    """Converts an environment's values of `space` to values of `from_zero(space)`: arrays, or trees of arrays."""
     return trees.map_leaves(_count_leaf, trees.of_space(space), values)
 
 
@@ -51,7 +51,7 @@ def _count_leaf(space: Space, values: np.ndarray) -> np.ndarray:
 
 
 def require_supported(flag: str, observation: Space, action: Space) -> None:
-    """Raises ValueError, naming flag and value, the space and what is supported, unless both are supported."""
+    """Raises ValueError unless both are supported; it names flag, value, the space and what is supported."""
     if not is_supported(action):
         only = "only Discrete, MultiDiscrete and Box of floats are, with an element at least"
         raise ValueError(f"{flag}: its action space {_short(action)} is not supported; {only}")

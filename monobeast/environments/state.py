@@ -1,7 +1,7 @@
-"""The state of single environments as plain values, from which others of their kind go on exactly.
+"""Saves and restores the exact state of single environments as plain values.
 
-An environment of one's own, or a wrapper for one that is not, has `get_state()`, which gives a dict of plain values,
-arrays and tensors, and `set_state(state)`, which takes it in an environment that was made alike and reset.
+A user's environment, or a wrapper around another, supports this with `get_state()`, which returns a dict of plain
+values, arrays and tensors, and `set_state(state)`, which restores it in an environment made the same way and reset.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _STATELESS = tuple(f"gymnasium.wrappers.transform_{what}" for what in ("action",
 
 
 def require_savable(env_id: str, envs: VectorEnv) -> None:
-    """Raises ValueError, naming what stands in the way, unless `get_states` can tell the whole state of `envs`."""
+    """Raises ValueError, with the reason, unless `get_states` can save the whole state of `envs`."""
     refusal = f"--exact_resume: not for --env {env_id}"
     if not isinstance(envs, SyncVectorEnv):
         raise ValueError(f"{refusal}: ale-py's vector environment has no call that gives or sets its state")
@@ -50,20 +50,20 @@ def require_savable(env_id: str, envs: VectorEnv) -> None:
 
 
 def get_states(envs: SyncVectorEnv) -> list[list[tuple[str, dict[str, Any]]]]:
-    """The state of every environment: name and state of each of its layers, the outermost wrapper first."""
+    """The state of every environment: name and state of each layer, outermost wrapper first."""
     return [[(type(layer).__name__, _get(layer)) for layer in _savable_layers(env)] for env in envs.envs]
 
 
 def set_states(envs: SyncVectorEnv, states: list[list[tuple[str, dict[str, Any]]]], has_ended: np.ndarray) -> None:
-    """Brings environments that were reset to states that `get_states` gave.
+    """Restores states of `get_states` in environments that were reset.
 
     Args:
         envs: As many as there are states.
-        states: Of environments made alike.
-        has_ended: bool [E]: the episode is over, so that the next step is a reset.
+        states: Of environments made the same way.
+        has_ended: bool [E]: the episode has ended, so the next step is a reset.
 
     Raises:
-        ValueError: the environments have other layers.
+        ValueError: the environments have different layers.
     """
     for env, state in zip(envs.envs, states, strict=True):
         layers = list(_savable_layers(env))
@@ -77,7 +77,7 @@ def set_states(envs: SyncVectorEnv, states: list[list[tuple[str, dict[str, Any]]
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The environment with its wrappers, from the outermost to itself."""
+    """The environment's wrappers from the outermost on, and the environment itself."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env

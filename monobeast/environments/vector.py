@@ -1,4 +1,4 @@
-"""E environments stepped together, and the accounting of their episodes."""
+"""E environments stepped together, with episode accounting."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ _UNKNOWN_LIVES = -1  # below every count of lives, so that nothing is lost again
 
 
 class EnvStep(NamedTuple):
-    """What E environments answered to a reset or to one action each, as NumPy arrays."""
+    """The results of E environments for a reset or for one action each, as NumPy arrays."""
 
     observation: Tree  # [E, ...], the space's dtype: x_{t+1}, an array or a tree of arrays; valid until the next call
     is_first: np.ndarray  # bool [E]: x_{t+1} opens an episode
@@ -30,23 +30,23 @@ class EnvStep(NamedTuple):
 
 
 class VectorEnvironment:
-    """Wraps a Gymnasium vector environment of the NEXT_STEP kind.
+    """Wraps a Gymnasium vector environment with NEXT_STEP autoreset.
 
-    There the step after the end of an episode is a *reset step*: its action is ignored, its reward is 0 and its
-    observation opens the next episode. Observations of `Discrete(n, start=k)` and of MultiDiscrete, and such parts of
-    them, are delivered as int64 from 0; what is hidden of actions says `monobeast.environments.actions`.
+    The step after the end of an episode is a *reset step*: its action is ignored, its reward is 0 and its observation
+    opens the next episode. Observations of `Discrete(n, start=k)` and of MultiDiscrete, also as parts, are delivered as
+    int64 from 0. `environments.actions` says how action spaces are adapted.
     """
 
     def __init__(self, envs: VectorEnv, seeds: Sequence[int] | np.ndarray, life_loss_terminal: bool):
         """Takes over `envs`.
 
         Args:
-            envs: in NEXT_STEP autoreset; its spaces are supported.
-            seeds: one an environment, in the form that the `reset` of `envs` takes.
-            life_loss_terminal: whether a fall of `info["lives"]` sets `terminal`.
+            envs: with NEXT_STEP autoreset and supported spaces.
+            seeds: one per environment, in the form that `envs.reset` takes.
+            life_loss_terminal: whether a decrease of `info["lives"]` sets `terminal`.
 
         Raises:
-            RuntimeError: `envs` resets in another way.
+            RuntimeError: `envs` has another autoreset mode.
         """
         mode = envs.metadata.get("autoreset_mode")
         if mode != AutoresetMode.NEXT_STEP:
@@ -62,7 +62,7 @@ class VectorEnvironment:
         self._clear()
 
     def reset(self) -> EnvStep:
-        """Opens an episode in every environment; the seeds are used the first time, later calls go on from there."""
+        """Starts an episode in every environment; only the first call uses the seeds."""
         observation, info = self._envs.reset(seed=self._seeds)
         self._seeds = None
         self._clear()
@@ -84,12 +84,12 @@ class VectorEnvironment:
         """Takes one step in every environment.
 
         Args:
-            actions: [E, ...], of the dtype and shape of `action_space`; ignored where the last step was `done`. Real
+            actions: [E, ...], with the dtype and shape of `action_space`; ignored where the last step was `done`. Real
                 numbers may be out of bounds.
 
         Raises:
-            ValueError: actions of another shape, dtype or range, found before any environment sees them.
-            RuntimeError: no `reset` before, or an environment that does not reset in the step after `done`.
+            ValueError: wrong shape, dtype or range of the actions, found before any environment sees them.
+            RuntimeError: `reset` was not called, or an environment does not reset in the step after `done`.
         """
         if self._done is None:
             raise RuntimeError("step() before reset()")
@@ -118,14 +118,14 @@ class VectorEnvironment:
 
     @property
     def frames_per_second(self) -> float:
-        """Steps in a second of the game as a person would play it."""
+        """Steps per second at normal game speed."""
         return float(self._envs.metadata.get("render_fps") or _USUAL_FRAMES_PER_SECOND)
 
     def picture(self) -> np.ndarray:
-        """What a person would see of the first environment: uint8 [height, width, 3]; valid until the next call.
+        """The rendered picture of the first environment: uint8 [height, width, 3]; valid until the next call.
 
         Raises:
-            ValueError: its `render` lacks a package, or gives something else.
+            ValueError: its `render` lacks a package, or returns something else.
         """
         try:
             image = np.asarray((self._envs.render() or [None])[0])
@@ -136,11 +136,11 @@ class VectorEnvironment:
         return image
 
     def require_savable(self, env_id: str) -> None:
-        """Raises ValueError, naming what stands in the way, unless `get_state` can be had."""
+        """Raises ValueError, with the reason, unless `get_state` is possible."""
         state.require_savable(env_id, self._envs)
 
     def get_state(self) -> dict[str, Any]:
-        """Plain values and arrays from which `set_state` goes on exactly; after a `reset`."""
+        """The exact state as plain values and arrays, for `set_state`; after a `reset`."""
         return {
             "envs": state.get_states(self._envs),
             "done": self._done,
@@ -150,7 +150,7 @@ class VectorEnvironment:
         }
 
     def set_state(self, saved: dict[str, Any]) -> None:
-        """Goes on from what `get_state` gave; after a `reset`."""
+        """Restores the state of `get_state`; after a `reset`."""
         state.set_states(self._envs, saved["envs"], has_ended=saved["done"])
         self._done = saved["done"]
         self._return, self._length, self._lives = saved["return"], saved["length"], saved["lives"]
@@ -168,7 +168,7 @@ class VectorEnvironment:
             self._require_finite(name, values)
 
     def _require_finite(self, name: str, values: np.ndarray) -> None:
-        """Raises ValueError where an environment gave NaN or infinity: one such number would spoil every weight."""
+        """Raises ValueError for NaN or infinity from an environment: one such number would spoil all weights."""
         if values.dtype.kind != "f" or np.isfinite(values).all():
             return
         env = int(np.argmin(np.isfinite(values).reshape(self.num_envs, -1).all(axis=1)))
@@ -180,7 +180,7 @@ class VectorEnvironment:
         self._length = np.where(is_reset, 0, self._length + 1)
 
     def _lost_life(self, is_reset: np.ndarray, info: dict[str, Any]) -> np.ndarray:
-        """bool [E]: where this step took a life, in an environment whose lives count."""
+        """bool [E]: whether this step lost a life, in environments that count lives."""
         previous = np.where(is_reset, _UNKNOWN_LIVES, self._lives)
         if self._life_loss_terminal and "lives" in info:
             is_given = info.get("_lives", True)  # Gymnasium's mask of the environments that gave the entry

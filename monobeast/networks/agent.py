@@ -23,11 +23,11 @@ class AgentInput(NamedTuple):
     """What the agent knows at each step, before it acts.
 
     Attributes:
-        observation: the space's dtype [T, B, ...]; of a Dict or Tuple space, a dict or tuple of such tensors, nested as
-            it is.
+        observation: the space's dtype [T, B, ...]; for a Dict or Tuple space, a dict or tuple of such tensors, nested
+            like the space.
         is_first: bool [T, B]: the observation opens an episode.
-        last_action: as in `Rollout`, [T, B, ...]: the action that led to the observation; not looked at where is_first.
-        last_reward: float32 [T, B]: the reward that came with the observation, unclipped; not looked at where is_first.
+        last_action: as in `Rollout`, [T, B, ...]: the action that led to the observation; not used where is_first.
+        last_reward: float32 [T, B]: the reward that came with the observation, unclipped; not used where is_first.
     """
 
     observation: Tree
@@ -37,13 +37,14 @@ class AgentInput(NamedTuple):
 
 
 class AgentOutput(NamedTuple):
-    """What the agent makes of it.
+    """The agent's output.
 
     Attributes:
-        policy_params: float32 [T, B, P]: of the network's `distribution`, from which actions are drawn: unnormalized
-            log-probabilities of A actions, mostly.
+        policy_params: float32 [T, B, P]: parameters of the network's `distribution`, mostly the unnormalized
+            log-probabilities of A actions.
         baseline: float32 [T, B]: estimates V(x_t).
-        core_state: float32, each [L, B, H]: the state after the last step, (hidden, cell) of an LSTM; empty without.
+        core_state: float32, each [L, B, H]: the state after the last step, (hidden, cell) for an LSTM; empty without
+            state.
     """
 
     policy_params: Tensor
@@ -52,20 +53,20 @@ class AgentOutput(NamedTuple):
 
 
 class Network(nn.Module):
-    """What learns and acts: a function of what is known at each step and of a recurrent state, in two methods.
+    """Interface of all networks: a function of the agent's input and a recurrent state, in two methods.
 
     Attributes:
-        distribution: what its `policy_params` are parameters of.
+        distribution: the distribution that `policy_params` parameterize.
     """
 
     distribution: Distribution
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
-        """Returns the recurrent state before a first step: float32, each [L, B, H]; the empty tuple without one."""
+        """Returns the recurrent state before the first step: float32, each [L, B, H]; an empty tuple without state."""
         raise NotImplementedError
 
     def forward(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> AgentOutput:
-        """Unrolls over T steps from `core_state`, which is forgotten before each step that opens an episode."""
+        """Unrolls over T steps from `core_state`, which is reset before each step that opens an episode."""
         raise NotImplementedError
 
 
@@ -73,14 +74,14 @@ class AgentNetwork(Network):
     """Policy and baseline from features of the observation, the last action and the clipped last reward.
 
     Args:
-        torso: turns observations, [N, ...] or trees of such, into features, float32 [N, F]; its attribute
+        torso: turns observations, [N, ...] or trees of these, into features, float32 [N, F]; its attribute
             `num_features` is F.
         distribution: of the actions.
         use_lstm: whether an LSTM stands between the features and the heads.
-        precision: "float32", or "bfloat16": in what torso and LSTM multiply, by autocast. The weights and the heads are
-            float32 in either case: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
+        precision: "float32" or "bfloat16": number type in which torso and LSTM multiply, by autocast. Weights and heads
+            are always float32: near 2.0, bfloat16 has steps as large as the differences of V between neighboring
             states.
-        normalizer: what observations pass before the torso; it computes in float64 whatever the precision.
+        normalizer: applied to observations before the torso; it computes in float64 whatever the precision.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class AgentNetwork(Network):
         self.baseline = initialize(nn.Linear(head_size, 1), gain=1.0)
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
-        """Returns the zero state: float32 (hidden, cell), each [L, B, H]; the empty tuple without LSTM."""
+        """Returns the zero state: float32 (hidden, cell), each [L, B, H]; an empty tuple without LSTM."""
         if self.lstm is None:
             return ()
         shape = (self.lstm.num_layers, batch_size, self.lstm.hidden_size)
@@ -123,36 +124,36 @@ class AgentNetwork(Network):
             return AgentOutput(self.policy(core), self.baseline(core).squeeze(-1), core_state)
 
     def _make_lstm(self, input_size: int) -> Any:
-        """A module as `LSTM` is."""
+        """A module with the interface of `LSTM`."""
         return LSTM(input_size, LSTM_SIZE)
 
     def _what_led_here(self, inputs: AgentInput) -> Tensor:
-        """Returns last action, encoded, and last reward, clipped to [-1, 1], zero where is_first: [T, B, ...]."""
+        """Returns encoded last action and last reward, clipped to [-1, 1], both zero where is_first: [T, B, ...]."""
         last_reward = inputs.last_reward.clamp(-1, 1).masked_fill(inputs.is_first, 0)
         return torch.cat([self._encode_last_action(inputs), last_reward.unsqueeze(-1)], dim=-1)
 
     def _encode_last_action(self, inputs: AgentInput) -> Tensor:
-        """Returns the last action, one-hot where it is a choice, all zero where is_first."""
+        """Returns the last action, one-hot if discrete, all zero where is_first."""
         return self._encode(inputs).masked_fill(inputs.is_first.unsqueeze(-1), 0)
 
     def _encode(self, inputs: AgentInput) -> Tensor:
-        """Returns the last action, encoded, that of a 0 where is_first: what is there may be no action."""
+        """Returns the encoded last action; where is_first, which may hold no action, that of action 0."""
         is_first = inputs.is_first.unsqueeze(-1) if self.distribution.action_shape else inputs.is_first
         return self.distribution.encode(inputs.last_action.masked_fill(is_first, 0))
 
 
 class LSTM(nn.Module):
-    """One LSTM layer that forgets at the beginning of each episode.
+    """One LSTM layer that resets its state at the beginning of each episode.
 
-    On a CPU in float32, long stretches between the beginnings of episodes are one call each. Short ones, and all on a
-    GPU, which would have to be asked for the beginnings and waited for, go step by step; there the input's share of the
-    gates is one matrix product for all steps, and only the hidden state's share waits for the step before.
+    On a CPU in float32, each long stretch between episode starts is one call. Short stretches go step by step, as do
+    all on a GPU, where finding the starts would mean waiting for the device. In that case the input's part of the gates
+    is one matrix product for all steps, and only the hidden state's part depends on the previous step.
 
     Args:
-        input_size: Of a step's input.
+        input_size: Of the input of a step.
         hidden_size: H.
-        has_two_biases: Whether the hidden state's share has a bias too, as in `nn.LSTM`. It adds nothing but doubles
-            the bias's steps.
+        has_two_biases: Whether the hidden state's part also has a bias, as in `nn.LSTM`. It only doubles the bias's
+            steps.
     """
 
     num_layers = 1
@@ -212,5 +213,5 @@ class LSTM(nn.Module):
 
 
 def _find_starts(is_first: Tensor) -> list[int]:
-    """Where the stretches of [T, B] begin in which no column's episode begins after the first step."""
+    """The starts of the stretches of [T, B] in which no column's episode begins after the first step."""
     return [0, *(is_first[1:].any(dim=1).nonzero().flatten() + 1).tolist()]

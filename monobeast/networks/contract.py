@@ -1,6 +1,6 @@
-"""What a network of the user's own must keep to, found out by one step and one unroll, before anything starts.
+"""Checks the user's own network with one step and one unroll, before anything starts.
 
-All that is off is a ValueError, which says what was found and what must be.
+Every fault is a ValueError that says what was found and what is expected.
 """
 
 import copy
@@ -24,11 +24,11 @@ _LARGEST = 1e3  # of an observation that is made up: a space may go to 3e38, a g
 
 
 def check(network: OwnNetwork, observation_space: Space) -> None:
-    """Has the network do one step as an actor would, and one unroll as the learner would.
+    """Runs the network for one step, as an actor does, and for one unroll, as the learner does.
 
     Raises:
-        ValueError: it is no module of torch, lacks a method or raises in it; a shape or dtype is off, or a number is
-            not finite; it has no parameters that learn, or something in it that would not reach the actors.
+        ValueError: it is not a torch module, lacks a method or raises in one; a shape or dtype is wrong, or a number is
+            not finite; it has no trainable parameters, or state that would not reach the actors.
     """
     module = network.module
     if not isinstance(module, nn.Module):
@@ -47,7 +47,7 @@ def check(network: OwnNetwork, observation_space: Space) -> None:
 
 
 def make_inputs(observation_space: Space, distribution: Distribution, num_steps: int) -> AgentInput:
-    """Inputs made up for `num_steps` steps of two columns, always the same; the first of them opens an episode."""
+    """Made-up inputs for `num_steps` steps of two columns, always the same; the first step opens an episode."""
     space = copy.deepcopy(observation_space)
     space.seed(0)
     samples = [space.sample() for _ in range(num_steps * _B)]
@@ -108,7 +108,7 @@ def _check_initial_state(module: nn.Module) -> tuple[Tensor, ...]:
 
 
 def _check_output(network: OwnNetwork, inputs: AgentInput, initial_state: tuple[Tensor, ...]) -> tuple[Any, ...]:
-    """Calls `forward`; returns what it gave, once all of it is as it must be."""
+    """Calls `forward`, checks the output and returns it."""
     num_steps = len(inputs.is_first)
     forward = f"with T = {num_steps}, B = {_B}, forward"
     output = attempt(forward, lambda: network.unroll(inputs, initial_state))

@@ -1,4 +1,4 @@
-"""From spaces to a network."""
+"""Makes networks for spaces."""
 
 from gymnasium.spaces import Box, Discrete, Space
 from torch import nn
@@ -27,30 +27,30 @@ def make_network(
     memory_format: str = "channels_last",
     normalize_observations: bool = False,
 ) -> Network:
-    """Makes a network for the spaces, its weights drawn from torch's global generator.
+    """Makes a network for the spaces, with weights drawn from torch's global generator.
 
-    Observations of dtype uint8, images or not (an Atari game's memory, say), are divided by 255; all others are taken
-    as they are, in float32.
+    Observations of dtype uint8, images or not (such as an Atari game's memory), are divided by 255; all others are only
+    converted to float32.
 
     Args:
-        observation_space: Box, MultiBinary, Discrete or MultiDiscrete, of which the latter two become one-hot; or a
-            Dict or Tuple of those, nested as may be.
-        action_space: as agents see it; see `monobeast.environments.Spaces`.
+        observation_space: Box, MultiBinary, Discrete or MultiDiscrete (the latter two become one-hot), or a Dict or
+            Tuple of those, nested to any depth.
+        action_space: as seen by agents; see `monobeast.environments.Spaces`.
         network: "shallow" (DQN's convolutions), "deep" (the ResNet of the paper), "mlp", "torchbeast" (see
-            `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, mlp for everything
-            else. Among the parts of a Dict or Tuple, shallow and deep are for those that can be such an image, and the
-            rest have layers as mlp's. Or one of the user's own, as module:Class or as a callable; see `OwnNetwork`.
-        use_lstm: whether an LSTM stands between the features and the heads; a network of one's own has its own state.
+            `TorchBeastNetwork`), or "auto": shallow for what can be an image of at least 36x36, else mlp. In a Dict or
+            Tuple, shallow and deep apply to the parts that can be such an image, and the others get the layers of mlp.
+            Or the user's own network, as module:Class or as a callable; see `OwnNetwork`.
+        use_lstm: whether an LSTM stands between the features and the heads; the user's own network has its own state.
         precision: "float32" or "bfloat16"; see `AgentNetwork` and `OwnNetwork`.
-        memory_format: "channels_last" or "contiguous"; see `ImageTorso`, where alone it is looked at.
-        normalize_observations: whether parts of floats, images left out, pass a `Normalizer`; not with a network of
-            one's own, which may have one in it.
+        memory_format: "channels_last" or "contiguous"; only for `ImageTorso`.
+        normalize_observations: whether float parts other than images are normalized by a `Normalizer`; not for the
+            user's own network, which may contain one.
 
     Returns:
         The network, on the CPU.
 
     Raises:
-        ValueError: the network is unknown or doesn't fit the space; the message names both and what would fit.
+        ValueError: the network is unknown or does not fit the space; the message names both and what would fit.
     """
     is_own = callable(network) or user_code.is_own(network)
     if not is_own and network not in KINDS:
@@ -67,7 +67,7 @@ def make_network(
 
 
 def _make_normalizer(observation_space: Space, torso: nn.Module) -> Normalizer:
-    """A normalizer of what reaches the vector layers."""
+    """A normalizer for the parts that reach the vector layers."""
     places = set(range(len(trees.leaves(trees.of_space(observation_space)))))
     if isinstance(torso, PartsTorso):
         places -= set(torso.places)
@@ -80,7 +80,7 @@ def _make_normalizer(observation_space: Space, torso: nn.Module) -> Normalizer:
 def _make_own(
     network: str | NetworkMaker, observation_space: Space, distribution: Distribution, precision: str
 ) -> OwnNetwork:
-    """Makes a network of the user's own by calling what is named, or given, with observation space and P."""
+    """Makes the user's own network by calling the named or given callable with observation space and P."""
     is_named = isinstance(network, str)
     flag = f"--network {network}" if is_named else f"network={user_code.name_of(network)}"
     maker = user_code.look_up("--network", network) if is_named else network
@@ -96,7 +96,7 @@ def _make_own(
 
 
 def choose_network(observation_space: Space, network: str) -> str:
-    """The kind that `network` stands for: "auto" is shallow for what can be an image of at least 36x36, mlp else."""
+    """The kind that `network` stands for: "auto" is shallow for what can be an image of at least 36x36, else mlp."""
     if network != "auto":
         return network
     return "shallow" if any(map(_may_be_image, trees.leaves(trees.of_space(observation_space)))) else "mlp"
@@ -144,7 +144,7 @@ def _make_image_torso(space: Space, network: str, memory_format: str) -> ImageTo
 def _image_axes(space: Space, network: str) -> tuple[int, ...]:
     """Returns the axes of an observation, channels before height and width; see `ImageTorso`.
 
-    Channels are the first or the last axis, whichever is smaller than both others. Of four axes, the first is a stack
+    Channels are the first or the last axis, whichever is smaller than both others. With four axes, the first is a stack
     of images.
     """
     shape = space.shape

@@ -11,14 +11,15 @@ _GAIN = 0.01
 
 
 class GaussianHead(nn.Module):
-    """Means from the features, and standard deviations that are parameters of their own: [..., F] to [..., 2 D].
+    """Means from the features, and standard deviations that are separate parameters: [..., F] to [..., 2 D].
 
-    As in PPO's and A2C's usual form, how much is tried out is one number for each dimension of an action, which all
-    steps of a batch agree on. They start at 1, which is half of what a bounded action is wide.
+    As usual in PPO and A2C, the standard deviation is one number per action dimension, the same in every state. It
+    starts at 1, half the range of a bounded action.
 
-    Means of bounded dimensions are kept within -1 and 1, by tanh. Else they wander ever further out, where every action
-    is cut off to the same and no gradient leads back, and soon move faster than ratios can correct. Seen on Pendulum:
-    means of size 10, a KL of 1 and more between actors and learner, and returns of -200 and -1300 in turn.
+    Means of bounded dimensions are kept within -1 and 1 by tanh. Otherwise they drift out to where all actions are
+    clipped to the same value and no gradient leads back, and soon move faster than ratios can correct. Seen on
+    Pendulum: means of size 10, a KL of 1 and more between actors and learner, and returns alternating between -200 and
+    -1300.
     """
 
     def __init__(self, num_features: int, distribution: DiagonalGaussian) -> None:

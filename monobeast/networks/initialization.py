@@ -1,4 +1,4 @@
-"""Weights to start from."""
+"""Initial weights."""
 
 import math
 
@@ -12,8 +12,8 @@ def initialize(module: nn.Module, gain: float = math.sqrt(2)) -> nn.Module:
     hardly depends on what is on the screen.
 
     Args:
-        module: may be any, so that `nn.Module.apply` can take this function.
-        gain: length of the weight's rows or columns; sqrt 2 makes up for the half that a ReLU cuts off.
+        module: any module, so that `nn.Module.apply` can take this function.
+        gain: length of the weight's rows or columns; sqrt 2 compensates for the half that a ReLU cuts off.
 
     Returns:
         The module.

@@ -1,4 +1,4 @@
-"""Normalization of observations by what was seen so far."""
+"""Normalization of observations by running statistics."""
 
 import textwrap
 from collections.abc import Collection
@@ -16,18 +16,19 @@ _EPSILON = 1e-8  # added to the variance: what never changes becomes 0
 
 
 class Normalizer(nn.Module):
-    """Numbers less their mean, by their standard deviation, clipped to [-10, 10]; each element of a part for itself.
+    """Subtracts the mean, divides by the standard deviation and clips to [-10, 10], separately for each element.
 
-    Mean and variance are buffers, of all observations that the learner has learned from. It alone changes them, after
-    an update, and they go to the actors with the weights of that update: of one version, actor and learner normalize
-    alike, so that nothing comes between pi and mu. They are float64, and are subtracted in float64.
+    Mean and variance are buffers over all observations that the learner has learned from. Only the learner changes
+    them, after an update, and they go to the actors with the weights of that update. So actor and learner of one
+    version normalize the same way, and pi and mu differ only by the weights. They are float64, and are subtracted in
+    float64.
 
     Args:
-        space: Of an observation.
-        places: Which of its parts are normalized, counted in the tree's order; None for all of floats.
+        space: Of the observations.
+        places: Indices of the normalized parts, in the tree's order; None: all float parts.
 
     Raises:
-        ValueError: there is no part of floats.
+        ValueError: there is no float part.
     """
 
     def __init__(self, space: Space, places: Collection[int] | None = None) -> None:
@@ -45,11 +46,11 @@ class Normalizer(nn.Module):
 
     @property
     def moments(self) -> Moments:
-        """Of the normalized elements, [P] of all parts one after the other."""
+        """Moments of the normalized elements, [P], the parts concatenated."""
         return Moments(self.count, self.mean, self.squares)
 
     def forward(self, observation: Tree) -> Tree:
-        """Returns the observation, parts [..., *shape], with those that are normalized as float32."""
+        """Returns the observation, parts [..., *shape], with normalized parts as float32."""
         parts = trees.leaves(observation)
         means, deviations = (each.split(self.sizes) for each in (self.mean, (self.moments.variance + _EPSILON).sqrt()))
         for place, shape, mean, deviation in zip(self.places, self.shapes, means, deviations, strict=True):
@@ -59,11 +60,11 @@ class Normalizer(nn.Module):
 
     @torch.no_grad()
     def update(self, observation: Tree, is_taken: Tensor) -> None:
-        """Takes more observations into account; does not wait for the device.
+        """Adds observations to the statistics; does not wait for the device.
 
         Args:
             observation: Parts [T, B, *shape].
-            is_taken: bool []: whether it does so after all. It does not either where a number would not be finite.
+            is_taken: bool []: if False, nothing changes. Nothing changes either if a result would not be finite.
         """
         parts = trees.leaves(observation)
         rows = [
@@ -76,5 +77,5 @@ class Normalizer(nn.Module):
 
 
 def find_normalizers(network: nn.Module) -> list[Normalizer]:
-    """All that are part of a network, in the order of its modules."""
+    """All normalizers of a network, in the order of its modules."""
     return [module for module in network.modules() if isinstance(module, Normalizer)]

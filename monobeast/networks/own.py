@@ -1,4 +1,4 @@
-"""A network of the user's own: any module of torch that has the two methods of `Network`."""
+"""The user's own network: any torch module with the two methods of `Network`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,14 @@ NetworkMaker = Callable[[Space, int], nn.Module]  # a class, mostly: observation
 
 
 class OwnNetwork(Network):
-    """Stands around a module of the user's, whose weights keep the names that they have there.
+    """Wraps the user's module; its weights keep their names.
 
     Args:
-        module: Has `initial_state(batch_size)` and `forward(inputs, core_state)` as `Network` has them, though a plain
-            tuple does for `AgentOutput`.
-        distribution: What its first output holds the parameters of.
-        precision: With "bfloat16", `forward` is called within autocast, and what comes out becomes float32. Its heads
-            multiply in bfloat16 too, unless the module turns autocast off around them.
+        module: Has `initial_state(batch_size)` and `forward(inputs, core_state)` as in `Network`, but may return a
+            plain tuple instead of `AgentOutput`.
+        distribution: Its first output has this distribution's parameters.
+        precision: With "bfloat16", `forward` is called within autocast and its outputs become float32. Its heads also
+            multiply in bfloat16, unless the module turns autocast off around them.
     """
 
     def __init__(self, module: nn.Module, distribution: Distribution, precision: str = "float32") -> None:
@@ -31,7 +31,7 @@ class OwnNetwork(Network):
         self.precision = precision
 
     def initial_state(self, batch_size: int) -> tuple[Tensor, ...]:
-        """Returns the module's, on the device of its weights."""
+        """Returns the module's initial state, on the device of its weights."""
         device = next(self.parameters()).device
         return tuple(part.to(device) for part in self.module.initial_state(batch_size))
 
@@ -41,15 +41,15 @@ class OwnNetwork(Network):
         return AgentOutput(policy_params.float(), baseline.float(), tuple(part.float() for part in core_state))
 
     def unroll(self, inputs: AgentInput, core_state: tuple[Tensor, ...]) -> Any:
-        """Returns what the module's `forward` gives, as it is."""
+        """Returns the output of the module's `forward` unchanged."""
         device_type = inputs.is_first.device.type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.module(inputs, core_state)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the module's own, which loads into the module without this class."""
+        """Returns the module's state dict, which loads into the module without this class."""
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Takes what `state_dict` gave."""
+        """Loads the result of `state_dict`."""
         return self.module.load_state_dict(*args, **kwargs)

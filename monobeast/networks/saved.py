@@ -1,4 +1,4 @@
-"""Weights that were saved, and whether they are a network's."""
+"""Loads saved weights into a network, with checks."""
 
 from torch import Tensor
 
@@ -6,10 +6,10 @@ from monobeast.networks.agent import Network
 
 
 def load_weights(network: Network, weights: dict[str, Tensor]) -> None:
-    """Gives a network the weights that its `state_dict` gave.
+    """Loads weights of `state_dict` into a network.
 
     Raises:
-        ValueError: they are of another network; the message names the first that differs.
+        ValueError: they belong to another network; the message names the first weight that differs.
     """
     try:
         require_fit(network, weights)
@@ -19,7 +19,7 @@ def load_weights(network: Network, weights: dict[str, Tensor]) -> None:
 
 
 def require_fit(network: Network, weights: dict[str, Tensor]) -> None:
-    """Raises ValueError, naming the first that differs, unless the weights have names and shapes of the network's."""
+    """Raises ValueError, naming the first difference, unless the weights have the network's names and shapes."""
     own = network.state_dict()
     for name in (*own, *weights):
         here, there = (_describe_shape(state, name) for state in (own, weights))

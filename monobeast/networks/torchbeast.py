@@ -1,4 +1,4 @@
-"""The layers of TorchBeast's AtariNet: a function that its weights fit into exactly."""
+"""TorchBeast's AtariNet: a network that can hold its weights exactly."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ _NUM_LAYERS = 2
 
 
 class TorchBeastNetwork(AgentNetwork):
-    """As the shallow `AgentNetwork`, but for three things in which AtariNet differs.
+    """Like the shallow `AgentNetwork`, except for three differences of AtariNet.
 
-    * Images keep their mean; its torso is made so. The first layer's answer to the mean is the mean times the sum of a
-      filter's weights: of another size in every image, so that no bias could stand for it.
-    * The LSTM has two layers, each as wide as the first one's input, and two biases a layer.
-    * The first step of an episode has action 0 as its last, which is what TorchBeast's environments begin with.
+    * Images keep their mean. The first layer's response to the mean is the mean times the sum of a filter's weights; it
+      differs in every image, so no bias could replace it.
+    * The LSTM has two layers, each as wide as the first one's input, and two biases per layer.
+    * The first step of an episode has action 0 as its last action, as in TorchBeast's environments.
 
-    What it starts from is drawn as for every other network.
+    Initial weights are drawn as in every other network.
     """
 
     def _make_lstm(self, input_size: int) -> Any:
         return StackedLSTM(input_size)
 
     def _encode_last_action(self, inputs: AgentInput) -> Tensor:
-        """Returns the last action, one-hot, that of action 0 where is_first: [T, B, A]."""
+        """Returns the last action, one-hot; where is_first, that of action 0: [T, B, A]."""
         return self._encode(inputs)
 
 
 class StackedLSTM(nn.Module):
-    """LSTM layers of one width, the hidden states of each being the input of the next; all forget at once."""
+    """LSTM layers of one width, each with the previous one's hidden states as input; all reset together."""
 
     num_layers = _NUM_LAYERS
 

@@ -1,4 +1,4 @@
-"""Torsos: what turns an observation into features."""
+"""Torsos: turn an observation into features."""
 
 import math
 
@@ -23,9 +23,8 @@ class ImageTorso(nn.Module):
         axes: the observation's axes, channels before height and width; gray images have no channels, stacked color
             images have two axes for them, which become one.
         network: "shallow" or "deep".
-        memory_format: in which the convolutions compute, "channels_last" or "contiguous"; their results differ by
-            rounding.
-        less_mean: Whether each image is taken less its mean.
+        memory_format: of the convolutions, "channels_last" or "contiguous"; their results differ by rounding.
+        less_mean: Whether the mean of each image is subtracted.
     """
 
     def __init__(
@@ -66,10 +65,10 @@ class ImageTorso(nn.Module):
 class VectorTorso(nn.Module):
     """Two fully connected layers, for observations of any space: [N, ...] to float32 [N, F].
 
-    Parts of any shape are flattened, Discrete and MultiDiscrete ones are one-hot, and all are joined in their order.
+    Parts are flattened, Discrete and MultiDiscrete ones become one-hot, and all are concatenated in order.
 
-    ReLU, so that features can grow with the values that the baseline must reach, 60 and more on CartPole. There
-    tanh, and 64 units in place of 256, each learned more slowly.
+    ReLU lets features grow with the values that the baseline must reach, 60 and more on CartPole. There, tanh and 64
+    instead of 256 units each learned more slowly.
     """
 
     num_features = 256
@@ -89,13 +88,13 @@ class VectorTorso(nn.Module):
 
 
 class PartsTorso(nn.Module):
-    """A torso for each image among an observation's parts, one for the rest, and a layer on top of them all.
+    """One torso for each image among an observation's parts, one for the rest, and a layer on top of all.
 
-    Without that layer no feature could depend on what two parts show together.
+    Without that layer no feature could depend on two parts together.
 
     Args:
         space: Dict or Tuple, of the observation.
-        images: a torso for each part that is an image, by its place among all parts.
+        images: a torso for each part that is an image, by the part's index.
     """
 
     num_features = 256
@@ -165,7 +164,7 @@ def _vector_size(space: Space) -> int:
 
 
 def _to_vector(space: Space, observation: Tensor) -> Tensor:
-    """Returns [N, ...] of a space as float32 [N, size]."""
+    """Returns values [N, ...] of a space as float32 [N, size]."""
     flat = observation.reshape(observation.shape[0], math.prod(space.shape))
     if isinstance(space, Discrete):
         flat = F.one_hot(flat.squeeze(1).long() - int(space.start), int(space.n))
@@ -177,6 +176,6 @@ def _to_vector(space: Space, observation: Tensor) -> Tensor:
 
 
 def _to_float(observation: Tensor) -> Tensor:
-    """Returns a copy in float32 and the same memory format, bytes as [0, 1]."""
+    """Returns a float32 copy in the same memory format, with bytes scaled to [0, 1]."""
     floats = observation.to(torch.float32, copy=True)
     return floats.mul_(1 / 255) if observation.dtype == torch.uint8 else floats

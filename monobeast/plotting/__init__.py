@@ -1,1 +1,1 @@
-"""Curves of recorded runs. Imports neither torch nor, before something is drawn, matplotlib."""
+"""Curves of recorded runs. Imports no torch, and matplotlib only for drawing."""

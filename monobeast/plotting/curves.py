@@ -1,4 +1,4 @@
-"""Curves of recorded runs: what lies over an axis of steps, frames or hours, and the mean of several seeds."""
+"""Curves of recorded runs over steps, frames or hours, and the mean of several seeds."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ _SECONDS_PER_HOUR = 3600
 
 
 class Curve(NamedTuple):
-    """What one run measured."""
+    """One run's measurements."""
 
     x: np.ndarray  # float64 [N], rising
     y: np.ndarray  # float64 [N]
 
 
 class MeanCurve(NamedTuple):
-    """What several seeds measured: float64 [N] each."""
+    """Statistics of several seeds: float64 [N] each."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -30,10 +30,10 @@ class MeanCurve(NamedTuple):
 
 
 def return_curve(run: RecordedRun, axis: str, window: int) -> Curve:
-    """Mean return of the last `window` episodes, at each step in which one ended.
+    """Mean return of the last `window` episodes, at each step in which an episode ended.
 
     Raises:
-        ValueError: the run's files can't be read or are empty; it has no frames.
+        ValueError: the run's files cannot be read or are empty; it has no frames.
     """
     steps, returns, _ = run.episodes
     means = rolling_mean(returns, window)
@@ -45,17 +45,17 @@ def return_curve(run: RecordedRun, axis: str, window: int) -> Curve:
 
 
 def column_curve(run: RecordedRun, axis: str, column: str) -> Curve:
-    """A column of `logs.csv`, without its empty cells; without any point where the run has no such column."""
+    """A column of `logs.csv` without its empty cells; no points if the run has no such column."""
     steps = run.logs["step"]
     values = run.logs.get(column, np.full(len(steps), np.nan))
     return _along(run, axis, Curve(steps[~np.isnan(values)], values[~np.isnan(values)]))
 
 
 def average(curves: list[Curve]) -> MeanCurve:
-    """Mean, least and greatest of curves that each hold their value until their next point.
+    """Mean, minimum and maximum of curves that hold their value until their next point.
 
-    It reaches from where the last curve begins to where the first one ends: at no point does a seed join or leave the
-    mean. Nothing remains of curves that have no x in common.
+    It extends from the start of the last curve to the end of the first one, so that no seed joins or leaves the mean.
+    It is empty if the curves have no x in common.
     """
     first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     x = np.unique(np.concatenate([curve.x for curve in curves]))
@@ -67,7 +67,7 @@ def average(curves: list[Curve]) -> MeanCurve:
 
 
 def _along(run: RecordedRun, axis: str, curve: Curve) -> Curve:
-    """Replaces the steps of a curve by what `axis` counts."""
+    """Replaces the steps of a curve by the unit of `axis`."""
     if axis == "steps":
         return Curve(curve.x.astype(np.float64), curve.y)
     if axis == "frames":

@@ -1,6 +1,6 @@
-"""The picture of curves: a large panel, smaller ones under it. Needs matplotlib, which is an extra.
+"""The figure of curves: one large panel and smaller ones under it. Needs matplotlib, which is an extra.
 
-It is drawn on a `Figure` of its own: there is no window, no backend and no state that pyplot would keep.
+It uses a separate `Figure`, without pyplot's window, backend and global state.
 """
 
 import math
@@ -25,21 +25,21 @@ _UNITS = [(1e9, "B"), (1e6, "M"), (1e3, "k")]
 
 
 class Panel(NamedTuple):
-    """One pair of axes."""
+    """One panel."""
 
     title: str
     curves: list[MeanCurve | None]  # one a group, in the order of the legend; None: this group has none
 
 
 def draw(title: str, x_label: str, labels: list[str], has_band: bool, panels: list[Panel]) -> Figure:
-    """Draws the first panel large, with the legend, and the others in two columns under it, over the same x.
+    """Draws the first panel large, with the legend, and the others in two columns under it, with the same x axis.
 
     Args:
-        title: what all curves have in common.
+        title: the settings that all curves share.
         x_label: of every panel.
-        labels: of the legend, one a group.
-        has_band: whether there are several seeds to a group, so that the legend has to explain the band.
-        panels: at least one, whose first has a curve for every group.
+        labels: of the legend, one per group.
+        has_band: whether groups have several seeds, so that the legend has to explain the band.
+        panels: at least one; the first has a curve for every group.
     """
     rows = math.ceil((len(panels) - 1) / 2)
     figure = Figure(figsize=(_WIDTH, _LARGE_HEIGHT + _SMALL_HEIGHT * rows), dpi=150, layout="constrained")
@@ -63,7 +63,7 @@ def draw(title: str, x_label: str, labels: list[str], has_band: bool, panels: li
 
 
 def short_number(value: float, _position: int | None = None) -> str:
-    """A number as an axis has room for it: 1.5M, 200k, 0.5."""
+    """A number in short form for an axis: 1.5M, 200k, 0.5."""
     unit, letter = next(((unit, letter) for unit, letter in _UNITS if abs(value) >= unit), (1, ""))
     return f"{value / unit:.6g}{letter}".replace("-", "\N{MINUS SIGN}")
 
@@ -91,7 +91,7 @@ def _color(i: int, count: int) -> tuple | str:
 
 
 def _add_legend(figure: Figure, axes: Axes, labels: list[str], has_band: bool) -> None:
-    """Puts a short legend where the curves leave room for it, and a long one below all panels."""
+    """Puts a short legend where the curves leave room, and a long one below all panels."""
     texts = [textwrap.fill(label, _LEGEND_WIDTH) for label in labels]
     look: dict[str, Any] = {"frameon": False, "fontsize": "small", "title_fontsize": "small"}
     if has_band:

@@ -1,6 +1,6 @@
-"""A run read back from its folder: `meta.json`, `episodes.csv` and `logs.csv`, the last two perhaps gzip-compressed.
+"""Reads a run from its folder: `meta.json`, and `episodes.csv` and `logs.csv`, which may be gzip-compressed.
 
-Imports no torch, so that looking at runs takes no seconds and works on a machine that never trains.
+Imports no torch, so that it is fast and works on machines without it.
 """
 
 import csv
@@ -21,7 +21,7 @@ _KINDS = {"step": int, "history": list, "state": str}  # of what readers of meta
 
 
 class Episodes(NamedTuple):
-    """The finished episodes of a run, in the order in which the learner met them."""
+    """The finished episodes of a run, in the order in which they reached the learner."""
 
     steps: np.ndarray  # int64 [N], agent steps learned from when the episode's end was; never falls
     returns: np.ndarray  # float64 [N], of the game, unclipped
@@ -29,17 +29,17 @@ class Episodes(NamedTuple):
 
 
 class RecordedRun:
-    """One run. `meta.json` is read at once, each of the others when it is first asked for.
+    """One run. Reads `meta.json` at once, the other files on first access.
 
-    A running run can be read as well: a last line without its end is still being written, and is left out.
+    A run in progress can be read, too: an incomplete last line is left out.
     """
 
     def __init__(self, folder: str | Path) -> None:
         """Reads `meta.json`.
 
         Raises:
-            ValueError: it is not there, or is not that of a run; the message names folder and fault, as do those of
-                `episodes` and `logs`.
+            ValueError: it is missing, or not that of a run; the message names folder and fault, as for `episodes` and
+                `logs`.
         """
         self.folder = Path(folder)
         self.name = self.folder.resolve().name  # of the run that `latest` links to
@@ -48,7 +48,7 @@ class RecordedRun:
 
     @property
     def starts(self) -> list[dict[str, Any]]:
-        """What `meta.json` says of each start of the run, the first one first; there are several if it was resumed."""
+        """The entries of `meta.json` for each start of the run, oldest first; several if it was resumed."""
         return [*self.meta.get("history", []), self.meta]
 
     @cached_property
@@ -63,7 +63,7 @@ class RecordedRun:
 
     @cached_property
     def logs(self) -> Columns:
-        """The columns of `logs.csv` by their names, float64 [rows], at least one row; NaN for an empty cell."""
+        """The columns of `logs.csv` by name, float64 [rows], at least one row; NaN for an empty cell."""
         columns = self._read_csv("logs.csv", ("step", "seconds"))
         if not len(columns["step"]):
             self._refuse("logs.csv: no row has been written yet")
@@ -105,7 +105,7 @@ class RecordedRun:
         return dict(zip(names, table.T, strict=True))
 
     def _read_text(self, file_name: str) -> str:
-        """A file's whole lines; those of `file_name`.gz where there is no `file_name`."""
+        """A file's complete lines; those of `file_name`.gz if there is no `file_name`."""
         path = self.folder / file_name
         packed = path.with_name(f"{file_name}.gz")
         try:
@@ -136,10 +136,10 @@ class RecordedRun:
 
 
 def find_folder(run: str, savedir: str) -> Path:
-    """The folder of `run`, which is either a path to it or the name of a run in `savedir`.
+    """The folder of `run`, which is either a path or the name of a run in `savedir`.
 
     Raises:
-        ValueError: there is none; the message says where it was looked for.
+        ValueError: there is none; the message lists the places searched.
     """
     places = [Path(os.path.expanduser(run)), Path(os.path.expanduser(savedir), run)]
     for folder in places:
@@ -152,9 +152,9 @@ def find_folder(run: str, savedir: str) -> Path:
 
 
 def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of each value and of those before it, `window` in all, or as many as there are: float64 [N].
+    """Mean of each value and its predecessors, at most `window` in all: float64 [N].
 
-    So its last value is the mean return that the console says and `meta.json` holds.
+    Its last value is the mean return on the console and in `meta.json`.
     """
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     ends = np.arange(1, len(values) + 1)

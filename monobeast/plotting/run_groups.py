@@ -1,4 +1,4 @@
-"""Which runs are seeds of one experiment, and what tells the experiments apart."""
+"""Groups runs that are seeds of one experiment, and finds the differences between experiments."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class RunGroup(NamedTuple):
 
 
 def require_one_environment(runs: list[RecordedRun]) -> None:
-    """Raises ValueError unless all are of one environment: the returns of two are in units of their own."""
+    """Raises ValueError unless all runs have the same environment; otherwise returns have different units."""
     first = runs[0]
     for run in runs:
         if run.config["env"] != first.config["env"]:
@@ -40,7 +40,7 @@ def require_one_environment(runs: list[RecordedRun]) -> None:
 
 
 def require_different(runs: list[RecordedRun]) -> None:
-    """Raises ValueError if a run is given twice: it would count as two seeds."""
+    """Raises ValueError if a run is given twice, since it would count as two seeds."""
     seen: dict[Any, RecordedRun] = {}
     for run in runs:
         folder = run.folder.resolve()
@@ -60,11 +60,11 @@ def require_alike(runs: list[RecordedRun], by_time: bool) -> None:
 
 
 def group_runs(runs: list[RecordedRun], by_time: bool) -> list[RunGroup]:
-    """The runs in groups of like settings, in the order of their first runs.
+    """The runs in groups of equal settings, in the order of their first runs.
 
     Args:
-        runs: of one environment.
-        by_time: whether seconds will be compared, so that what changes the speed counts as well.
+        runs: all of the same environment.
+        by_time: whether times will be compared, so that settings that affect the speed count, too.
     """
     differences = _differences(runs, by_time)
     groups: dict[str, RunGroup] = {}
@@ -75,7 +75,7 @@ def group_runs(runs: list[RecordedRun], by_time: bool) -> list[RunGroup]:
 
 
 def _differences(runs: list[RecordedRun], by_time: bool) -> dict[str, list[str]]:
-    """The settings in which not all runs are alike, each with its value in every run."""
+    """The settings that differ between runs, each with its value in every run."""
     settings = [_relevant_settings(run, by_time) for run in runs]
     names = dict.fromkeys(name for own in settings for name in own)
     values = {name: [own.get(name, "not recorded") for own in settings] for name in names}
@@ -83,7 +83,7 @@ def _differences(runs: list[RecordedRun], by_time: bool) -> dict[str, list[str]]
 
 
 def _relevant_settings(run: RecordedRun, by_time: bool) -> dict[str, str]:
-    """A run's settings as texts; a flag that came after the run counts as its default, which mostly is what was."""
+    """A run's settings as texts; a flag newer than the run counts as its default, usually the former behavior."""
     defaults = {setting.name: setting.default for setting in dataclasses.fields(Config)}
     ignored = _IRRELEVANT if by_time else _IRRELEVANT | _SPEED
     settings = {name: _text(value) for name, value in (defaults | run.config).items()}
@@ -91,7 +91,7 @@ def _relevant_settings(run: RecordedRun, by_time: bool) -> dict[str, str]:
 
 
 def _changed_settings(run: RecordedRun) -> dict[str, str]:
-    """Settings that changed when the run was resumed: "8 then 32 (from step 1000)" is not like 32 from the start."""
+    """Settings that changed when the run was resumed: "8 then 32 (from step 1000)" differs from 32 throughout."""
     texts: dict[str, str] = {}
     for start in run.starts:
         for name, (before, now) in (start.get("changes") or {}).items():

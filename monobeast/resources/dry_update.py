@@ -1,4 +1,4 @@
-"""An update of zeros, to see how much of a GPU's memory an update takes."""
+"""Runs an update on zeros, to measure how much GPU memory an update needs."""
 
 import copy
 
@@ -14,12 +14,12 @@ from monobeast.weights import flatten, weights_of
 
 
 def measure_peak(config: Config, spaces: Spaces, network: Network) -> int | None:
-    """Bytes of GPU memory that the learner takes at most; None where it does not get them.
+    """Peak GPU memory of the learner in bytes; None if there is not enough.
 
     Args:
         config: Resolved; its device is a GPU.
         spaces: Of one environment.
-        network: Of which a copy learns.
+        network: A copy of it learns.
     """
     device = torch.device(config.device)
     before = torch.cuda.memory_allocated(device)
@@ -37,7 +37,7 @@ def measure_peak(config: Config, spaces: Spaces, network: Network) -> int | None
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes that nobody has taken of a GPU's memory; None where it does not say."""
+    """Free bytes of a GPU's memory; None if unknown."""
     try:
         return torch.cuda.mem_get_info(device)[0]
     except RuntimeError:
@@ -57,5 +57,5 @@ def _update(config: Config, spaces: Spaces, network: Network) -> None:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Libraries that torch calls, cuBLAS for one, have errors of their own for it."""
+    """Whether an error means out of memory; libraries called by torch, such as cuBLAS, have their own errors for it."""
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error) or "ALLOC_FAILED" in str(error)

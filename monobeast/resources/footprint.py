@@ -1,7 +1,7 @@
-"""What a run takes: bytes, open files and processes, computed from its settings without taking any of them.
+"""Computes the resources that a run needs, from its settings: bytes, open files and processes.
 
-Where something can't be known, such as what an environment of one's own takes, the least it can be is counted: what is
-refused for it would surely fail.
+If something is unknown, such as the memory of a user's environment, the minimum is counted, so that only runs that
+would surely fail are refused.
 """
 
 from fractions import Fraction
@@ -48,7 +48,7 @@ _SPARE = 64  # a start under way, log files, a checkpoint, what CUDA and environ
 
 
 class Footprint(NamedTuple):
-    """Sizes that settings multiply, in bytes."""
+    """Sizes in bytes, to be multiplied by settings."""
 
     first_step: dict[str, int]  # of a column (a trajectory) of one step, by the tensors of a `Rollout`
     further_step: dict[str, int]  # of each further step
@@ -58,7 +58,7 @@ class Footprint(NamedTuple):
 
 
 def measure(config: Config, spaces: Spaces, network: Network) -> Footprint:
-    """Looks at spaces and network; `config` gives the kind of environment."""
+    """Measures spaces and network; `config` gives the kind of environment."""
     core_state = network.initial_state(1)
     one, two = (_tensor_bytes(_imagine_column(steps, spaces, core_state)) for steps in (1, 2))
     return Footprint(
@@ -85,7 +85,7 @@ def _tensor_bytes(rollout: Rollout) -> dict[str, int]:
 
 
 def _measure_activations(network: Network, spaces: Spaces) -> int:
-    """Bytes a row that the forward pass keeps: the difference of two small batches, both of which keep the weights."""
+    """Bytes per row that the forward pass keeps: the difference of two small batches, which both keep the weights."""
     one, two = (_count_kept_bytes(network, spaces, num_columns) for num_columns in (1, 2))
     return (two - one) // 2  # T = 1 has two rows a column
 
@@ -116,7 +116,7 @@ def rollout_bytes(footprint: Footprint, unroll_length: int, num_columns: int) ->
 
 
 def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
-    """Bytes of shared memory, by their use: the store of all slots, the weights, and a copy that is evaluated."""
+    """Bytes of shared memory by use: the store of all slots, the weights, and the copy for evaluation."""
     columns = config.num_buffers * config.envs_per_actor if config.num_actors else 0
     sizes = {name: _pages(size) for name, size in rollout_bytes(footprint, config.unroll_length, columns).items()}
     to_evaluate = {"weights to evaluate": _pages(footprint.parameters)} if _num_evaluators(config) else {}
@@ -141,7 +141,7 @@ def _pages(size: int) -> int:
 
 
 def memory(config: Config, footprint: Footprint) -> dict[str, int]:
-    """Bytes of memory that the run adds to what this process has already, by their use; at least."""
+    """Minimum bytes of memory that the run adds to what this process already has, by use."""
     needed = {
         "shared memory": sum(shared_memory(config, footprint).values()),
         "learner": _learner_memory(config, footprint),
@@ -151,9 +151,9 @@ def memory(config: Config, footprint: Footprint) -> dict[str, int]:
 
 
 def estimate(config: Config, footprint: Footprint) -> int | None:
-    """Bytes that all processes of a run will take at most, about (PSS); None beside a GPU, whose driver takes some.
+    """Approximate peak bytes of all processes of a run (PSS); None with a GPU, whose driver also takes memory.
 
-    Within 10 % of what runs of Pong and CartPole took (docs/performance.md). Environments of one's own come on top.
+    Within 10 % of measured runs of Pong and CartPole (docs/performance.md). The user's own environments come on top.
     """
     if config.device != "cpu":
         return None
@@ -163,12 +163,12 @@ def estimate(config: Config, footprint: Footprint) -> int | None:
 
 
 def _activations(config: Config, footprint: Footprint) -> int:
-    """Bytes that the forward pass of an update keeps for the backward pass."""
+    """Bytes that an update's forward pass keeps for the backward pass."""
     return (config.unroll_length + 1) * config.batch_size * footprint.activations
 
 
 def _learner_memory(config: Config, footprint: Footprint) -> int:
-    """A batch, and weights held back; on the CPU also gradients, averages, a copy to publish, and activations."""
+    """A batch and delayed weights; on the CPU also gradients, averages, a copy to publish, and activations."""
     columns = max(config.batch_size, config.envs_per_actor)
     staging = sum(rollout_bytes(footprint, config.unroll_length, columns).values())
     if config.device != "cpu":
@@ -190,7 +190,7 @@ def _actor_memory(config: Config, footprint: Footprint) -> int:
 
 
 def _evaluator_memory(config: Config, footprint: Footprint) -> int:
-    """It plays in one environment, with the shared weights."""
+    """One environment, with the shared weights."""
     if config.start_method != "forkserver":
         return _IMPORTS + footprint.environment
     imports = 0 if config.num_actors else _IMPORTS  # else counted with the actors
@@ -198,10 +198,10 @@ def _evaluator_memory(config: Config, footprint: Footprint) -> int:
 
 
 def open_files(config: Config, footprint: Footprint, used: int) -> dict[str, int]:
-    """Descriptors of each kind of process, where this one has `used` before it begins.
+    """Descriptors of each kind of process, if this one has `used` before it begins.
 
-    An actor gets those of the tensors and of its queues as one message, about 20; it may have at most 252
-    (multiprocessing.forkserver.MAXFDS_TO_SEND), and no setting makes them more.
+    An actor gets those of its tensors and queues in one message, about 20. At most 252 are possible
+    (multiprocessing.forkserver.MAXFDS_TO_SEND); no setting increases their number.
     """
     num_children, tensors = _num_children(config), _OF_WEIGHTS + _num_evaluators(config)
     if config.num_actors:
@@ -219,7 +219,7 @@ def open_files(config: Config, footprint: Footprint, used: int) -> dict[str, int
 
 
 def processes(config: Config) -> int:
-    """Processes and threads that are added; environments may have more."""
+    """Additional processes and threads; environments may have more."""
     return _num_children(config) + _num_helpers(config) + config.num_learner_threads
 
 
@@ -228,7 +228,7 @@ def _num_children(config: Config) -> int:
 
 
 def _num_helpers(config: Config) -> int:
-    """Of `multiprocessing`: the resource tracker and the fork server."""
+    """Number of helper processes of `multiprocessing`: the resource tracker and the fork server."""
     if _num_children(config) == 0:
         return 0
     return 2 if config.start_method == "forkserver" else 1

@@ -1,4 +1,4 @@
-"""What the machine has to give: memory, open files, processes, cores; None where that can't be known, as on macOS."""
+"""The machine's resources: memory, open files, processes, cores; None if unknown, as on macOS."""
 
 import math
 import os
@@ -24,7 +24,7 @@ class OpenFiles(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What there is at one moment; None: unknown."""
+    """Available resources at one moment; None: unknown."""
 
     shared_memory: int | None  # bytes
     memory: int | None  # bytes
@@ -34,14 +34,14 @@ class Machine(NamedTuple):
 
 
 def read() -> Machine:
-    """Looks at this machine now."""
+    """Reads this machine's current resources."""
     return Machine(free_shared_memory(), available_memory(), open_files(), free_processes(), count_cores())
 
 
 def free_shared_memory() -> int | None:
-    """Bytes left where torch puts shared tensors.
+    """Free bytes where torch puts shared tensors.
 
-    Both of torch's sharing strategies call shm_open, which on Linux makes a file in /dev/shm.
+    Both of torch's sharing strategies call shm_open, which on Linux creates a file in /dev/shm.
     """
     try:
         status = os.statvfs(_ROOT / "dev/shm")
@@ -51,7 +51,7 @@ def free_shared_memory() -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that processes can take without swapping, within the container's limits; on macOS all that there are."""
+    """Bytes that processes can use without swapping, within the container's limits; on macOS the total memory."""
     kilobytes = _read_fields(_ROOT / "proc/meminfo").get("MemAvailable")
     by_kernel = _whole_memory() if kilobytes is None else 1024 * kilobytes
     limits = [by_kernel, *_memory_left_in_cgroups()]
@@ -59,7 +59,7 @@ def available_memory() -> int | None:
 
 
 def open_files() -> OpenFiles | None:
-    """How many descriptors this process has, and may have."""
+    """How many descriptors this process has and may have."""
     if resource is None:
         return None
     try:
@@ -71,10 +71,10 @@ def open_files() -> OpenFiles | None:
 
 
 def allow_open_files(number: int) -> None:
-    """Raises the soft limit to `number` where it is lower. Children that start later inherit it.
+    """Raises the soft limit to `number` if it is lower. Children that start later inherit it.
 
-    Not to the hard limit, which may be a thousand million: old programs that an environment starts close all numbers
-    below the limit one by one.
+    It is not raised to the hard limit, which may be a billion: old programs started by an environment close every
+    descriptor below the limit, one by one.
 
     Raises:
         ValueError, OSError: the kernel does not allow it.
@@ -87,7 +87,7 @@ def allow_open_files(number: int) -> None:
 
 
 def free_processes() -> int | None:
-    """How many processes and threads can be added; at most, since those of other programs of the user count as well."""
+    """The maximum number of additional processes and threads; the user's other programs count, too."""
     limits = list(_processes_left_in_cgroups())
     if resource is not None and hasattr(os, "geteuid") and os.geteuid() != 0:  # root is not bound by it
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -103,13 +103,13 @@ def count_cores() -> int:
 
 
 def name_cpu() -> str:
-    """The processor's name, as far as is known."""
+    """The processor's name, if known."""
     models = [line for line in _read_text(_ROOT / "proc/cpuinfo").splitlines() if line.startswith("model name")]
     return models[0].split(":")[1].strip() if models else platform.processor()
 
 
 def is_container() -> bool:
-    """Whether this is Docker, Podman or Kubernetes, as far as one can see."""
+    """Whether this looks like Docker, Podman or Kubernetes."""
     marks = (_ROOT / ".dockerenv", _ROOT / "run/.containerenv")
     return any(mark.exists() for mark in marks) or "KUBERNETES_SERVICE_HOST" in os.environ
 
@@ -122,7 +122,7 @@ def _whole_memory() -> int | None:
 
 
 def _memory_left_in_cgroups() -> Iterator[int]:
-    """Of each limit over this process: what is not used, and the files in memory that the kernel can drop."""
+    """For each limit on this process: unused bytes plus cached files that the kernel can drop."""
     names = [
         ("memory.max", "memory.current", "inactive_file"),  # version 2
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
@@ -143,9 +143,9 @@ def _processes_left_in_cgroups() -> Iterator[int]:
 
 
 def _cgroup_folders(controller: str) -> Iterator[Path]:
-    """Folders of this process's control group and of all above it, in versions 1 and 2.
+    """Folders of this process's control group and its ancestors, in versions 1 and 2.
 
-    In a container the group's path may be the host's, and is not there; the top folder then is the container's own.
+    In a container the group's path may be the host's and not exist; the top folder then is the container's own.
     """
     top = _ROOT / "sys/fs/cgroup"
     for line in _read_text(_ROOT / "proc/self/cgroup").splitlines():
@@ -170,6 +170,6 @@ def _read_number(path: Path) -> int | None:
 
 
 def _read_fields(path: Path) -> dict[str, int]:
-    """Lines such as "MemAvailable:   21866680 kB" or "inactive_file 1048576"."""
+    """Reads lines such as "MemAvailable:   21866680 kB" or "inactive_file 1048576"."""
     rows = [line.replace(":", " ").split() for line in _read_text(path).splitlines()]
     return {row[0]: int(row[1]) for row in rows if len(row) >= 2 and row[1].isdigit()}

@@ -1,4 +1,4 @@
-"""What a run needs against what the machine has, before anything is started; what doesn't fit, and the way out."""
+"""Compares what a run needs with what the machine has, before anything starts; suggests settings that fit."""
 
 import logging
 import math
@@ -32,22 +32,22 @@ class Row(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether there is enough, as far as is known."""
+        """Whether there is enough, as far as known."""
         return self.there is None or self.needed <= self.there + self.tolerance
 
     def format(self, number: float | None) -> str:
-        """A number of this row as people write it."""
+        """A number of this row in readable form."""
         if number is None:
             return "unknown"
         return format_bytes(int(number)) if self.is_bytes else format_count(number)
 
     def complain(self) -> str:
-        """Says both numbers."""
+        """A text with both numbers."""
         return self.complaint.format(needed=self.format(self.needed), there=self.format(self.there))
 
 
 class Plan(NamedTuple):
-    """What is needed and what is there; the last row, of threads, refuses nothing."""
+    """Needed and available resources; the last row, threads, never refuses a run."""
 
     config: Config  # resolved
     rows: list[Row]
@@ -65,15 +65,15 @@ class DoesNotFit(ValueError):
 
 
 def check(config: Config, spaces: Spaces, network: Network) -> None:
-    """Refuses a run that does not fit; raises this process's limit of open files where it is too low.
+    """Refuses a run that does not fit; raises this process's limit of open files if it is too low.
 
     Args:
         config: Resolved.
         spaces: Of one environment.
-        network: The learner's, on any device; it stays as it is.
+        network: The learner's, on any device; not changed.
 
     Raises:
-        ValueError: `DoesNotFit`; its message names what is needed, what is there, and what would fit.
+        ValueError: `DoesNotFit`; its message names what is needed, what is available, and what would fit.
     """
     plan = require_fit(config, spaces, network)
     _allow_open_files(plan)
@@ -82,7 +82,7 @@ def check(config: Config, spaces: Spaces, network: Network) -> None:
 
 
 def require_fit(config: Config, spaces: Spaces, network: Network) -> Plan:
-    """Refuses as `check` does, and changes nothing.
+    """Refuses like `check`, but changes nothing.
 
     Raises:
         ValueError: `DoesNotFit`.
@@ -94,7 +94,7 @@ def require_fit(config: Config, spaces: Spaces, network: Network) -> Plan:
 
 
 def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
-    """Computes what `check` looks at, and tries an update where it learns on a GPU; changes nothing."""
+    """Computes what `check` needs, and tries an update if the learner uses a GPU; changes nothing."""
     sizes, there = footprint.measure(config, spaces, network), machine.read()
     rows, smaller = compare(config, sizes, there), {}
     if not _all_fit(rows):
@@ -110,7 +110,7 @@ def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
 
 
 def _with_less_memory(there: Machine) -> Machine:
-    """What may still be there when a suggestion is followed: other programs take memory as they go."""
+    """The plan with less available memory, since other programs may take some before a suggestion is followed."""
     shared_memory, memory = (None if size is None else size * 95 // 100 for size in there[:2])
     return there._replace(shared_memory=shared_memory, memory=memory)
 
@@ -120,7 +120,7 @@ def _all_fit(rows: list[Row]) -> bool:
 
 
 def compare(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
-    """All that can be computed."""
+    """Compares everything that can be computed."""
     shared, memory = footprint.shared_memory(config, sizes), footprint.memory(config, sizes)
     return [
         Row(
@@ -169,7 +169,7 @@ def _compare_open_files(config: Config, sizes: Footprint, there: Machine) -> lis
 
 
 def _compare_threads(config: Config, cores: int) -> Row:
-    """More threads than cores are no use, but for one: the learner's waits for the actors now and then."""
+    """One thread more than cores is useful, since the learner's sometimes waits for the actors; others are not."""
     return Row(
         "threads on cores, one over is fine",
         config.num_actors + config.num_learner_threads,
@@ -182,7 +182,7 @@ def _compare_threads(config: Config, cores: int) -> Row:
 
 
 def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, dict[str, int]]:
-    """Makes an update of zeros on the GPU; where that does not fit, ever smaller ones, for a batch size that does."""
+    """Runs an update on zeros on the GPU; if it does not fit, smaller ones, to find a batch size that does."""
     there, tried = dry_update.free_memory(config.device) or 0, config
     while (peak := dry_update.measure_peak(tried, spaces, network)) is None:
         smaller = way_out.halve_batch(tried)
@@ -198,7 +198,7 @@ def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, 
 
 
 def _refuse(config: Config, rows: list[Row], smaller: dict[str, int]) -> str:
-    """One line: the settings, what is too small for them, and what would do."""
+    """One line: the settings, what is too small for them, and what would fit."""
     bad = [row for row in rows if not row.fits]
     present = {name: getattr(config, name) for name in smaller or way_out.SIZES}
     ways = [f"{_flags(smaller)} would fit"] if smaller else []
@@ -224,7 +224,7 @@ def _allow_open_files(plan: Plan) -> None:
 
 
 def format_bytes(number: int) -> str:
-    """As people write it: "9.9 MB", "56.4 GB", "124 GB"; in whole numbers, since no float holds what a flag can."""
+    """A readable size: "9.9 MB", "56.4 GB", "124 GB"; in integer arithmetic, since flags can exceed any float."""
     power = min(_power_of_ten(number) // 3, len(_UNITS) - 1)
     tenths = number * 10 // 1000**power
     if power == 0 or tenths >= 1000:
@@ -233,12 +233,12 @@ def format_bytes(number: int) -> str:
 
 
 def format_count(number: float) -> str:
-    """With commas; a number longer than a line by its power of ten."""
+    """A number with commas; a very long one as a power of ten."""
     if number == math.inf:
         return "no limit"
     return f"{number:,}" if number < 10**15 else f"10^{_power_of_ten(number)}"
 
 
 def _power_of_ten(number: float) -> int:
-    """The power of ten of a number's first digit; Python refuses to write numbers of thousands of digits."""
+    """The power of ten of a number's first digit; Python refuses to print numbers with thousands of digits."""
     return int(math.log10(max(1, number)))

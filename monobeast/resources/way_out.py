@@ -1,4 +1,4 @@
-"""Which smaller settings would let a run fit."""
+"""Finds smaller settings with which a run fits."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ _FEW_ACTORS = 2  # more are turned down to as many at first
 
 
 class _Values(NamedTuple):
-    """What a flag may be below its present value: step * low, step * (low + 1) and so on to step * high."""
+    """A flag's possible values below its present one: step * low, step * (low + 1) and so on to step * high."""
 
     step: int
     low: int
@@ -23,14 +23,14 @@ class _Values(NamedTuple):
 
 
 def find(config: Config, fits: Callable[[Config], bool]) -> dict[str, int]:
-    """Flags, as few as can be, and values for them with which a run fits; empty where turning down is not enough.
+    """As few flags as possible, with values with which a run fits; empty if smaller values are not enough.
 
-    The first choice is the flag furthest above its default. Where no single one is enough, such flags go back to their
-    defaults, one after the other, until one more is.
+    The first choice is the flag furthest above its default. If no single flag is enough, such flags are reset to their
+    defaults one after the other, until one more is enough.
 
     Args:
         config: Resolved; does not fit.
-        fits: Whether settings fit; if they do, smaller ones do.
+        fits: Whether settings fit; if they do, so must smaller ones.
     """
     defaults = {"num_actors": _FEW_ACTORS, "num_buffers": 2 * config.num_actors, "num_learner_threads": 1}
     defaults |= {"envs_per_actor": config.batch_size} | PRESETS[config.preset or "classic"]
@@ -49,13 +49,13 @@ def find(config: Config, fits: Callable[[Config], bool]) -> dict[str, int]:
 
 
 def halve_batch(config: Config) -> Config | None:
-    """The same settings with about half the batch; None where it can't be smaller."""
+    """The same settings with about half the batch; None if it cannot be smaller."""
     values = _smaller_values(config, "batch_size")
     return None if values.high < values.low else _with(config, "batch_size", values.step * (values.high + 1) // 2)
 
 
 def _find_largest(config: Config, name: str, fits: Callable[[Config], bool]) -> int | None:
-    """The largest smaller value of a flag that fits, by bisection; only its first two digits, as people write it."""
+    """The largest smaller value of a flag that fits, by bisection, rounded to two digits."""
     step, lowest, high = _smaller_values(config, name)
     if lowest > high or not fits(_with(config, name, step * lowest)):
         return None
@@ -70,7 +70,7 @@ def _find_largest(config: Config, name: str, fits: Callable[[Config], bool]) -> 
 
 
 def _smaller_values(config: Config, name: str) -> _Values:
-    """Those below the present one that `Config` would not refuse; not all of them, where one must divide the other."""
+    """Smaller values that `Config` accepts; not all of them, if one of two sizes must divide the other."""
     value = getattr(config, name)
     partner = {"envs_per_actor": config.batch_size, "batch_size": config.envs_per_actor}.get(name)
     if partner is None:
@@ -81,7 +81,7 @@ def _smaller_values(config: Config, name: str) -> _Values:
 
 
 def _at_most(config: Config, name: str, wanted: int) -> int:
-    """An allowed value near `wanted`, which is below the present one."""
+    """An allowed value near `wanted`, below the present one."""
     step, low, high = _smaller_values(config, name)
     return step * max(low, min(high, wanted // step)) if low <= high else getattr(config, name)
 

@@ -1,1 +1,1 @@
-"""A run's folder: what is in it, how it is written, and how a run goes on from it."""
+"""A run's folder: its files, how they are written, and how a run continues from them."""

@@ -1,4 +1,4 @@
-"""A batch whose update was not finite, kept with the weights that met it, so that it can be looked into elsewhere."""
+"""Saves a batch whose update was not finite, with the weights before it, for later inspection."""
 
 import dataclasses
 from pathlib import Path
@@ -20,7 +20,7 @@ FILE_NAME = "bad_batch.pt"
 
 
 class Replay(NamedTuple):
-    """What an update of the kept batch gives, on the CPU."""
+    """The result of an update on the saved batch, on the CPU."""
 
     fault: Fault | None
     numbers: dict[str, float]  # statistics of the update
@@ -42,7 +42,7 @@ def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path
 
 
 class BadBatch(NamedTuple):
-    """What `save` keeps."""
+    """The content that `save` writes."""
 
     config: Config
     network: Network  # on the CPU, with the weights that met the batch
@@ -51,15 +51,15 @@ class BadBatch(NamedTuple):
 
 
 def load(path: Path, env: str | None = None, network: str | None = None) -> BadBatch:
-    """What is in a file that `save` wrote; runs no code from it.
+    """Reads a file that `save` wrote; runs no code from it.
 
     Args:
         path: Of the file.
-        env: Of the run, where that is code of the user's own; see `permission.choose`.
+        env: The run's environment, if it is the user's own code; see `permission.choose`.
         network: Likewise.
 
     Raises:
-        ValueError: it is not such a file, or its environment or network can't be made here.
+        ValueError: it is not such a file, or its environment or network cannot be made here.
     """
     content = checkpoint.read(path)
     if "batch" not in content:
@@ -77,7 +77,7 @@ def load(path: Path, env: str | None = None, network: str | None = None) -> BadB
 
 
 def replay(kept: BadBatch) -> Replay:
-    """Repeats loss and gradients of the update on the CPU, without changing the network."""
+    """Repeats the update's loss and gradients on the CPU, without changing the network."""
     config, network, batch, number = kept
     deviation = None if number is None else torch.tensor(number, dtype=torch.float64)
     result = compute_loss(network, batch, config, reward_deviation=deviation)

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, and safe to open."""
+"""Checkpoints: written atomically, and safe to open."""
 
 import io
 import logging
@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 
 def save(folder: Path, content: dict[str, Any]) -> None:
-    """Writes `content` as the folder's checkpoint; at every moment the folder holds a whole one, the old or the new.
+    """Writes `content` as the folder's checkpoint, atomically: the folder always has a complete one, old or new.
 
-    The one before is kept as `checkpoint.previous.pt`.
+    The previous one is kept as `checkpoint.previous.pt`.
 
     Args:
         folder: Of the run.
-        content: Tensors and plain values (numbers, strings, lists, dicts), so that it loads without running code.
+        content: Tensors and plain values (numbers, strings, lists, dicts), which load without running code.
     """
     write(folder / FILE_NAME, content, previous=folder / PREVIOUS_FILE_NAME)
 
 
 def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> None:
-    """As `save`, for any file; the one that was there before is kept as `previous`, if that is given."""
+    """Like `save`, for any file; the previous file is kept as `previous`, if given."""
     packed = io.BytesIO()  # into a file, torch would make of a full disk an error that is no OSError
     torch.save({"format_version": _FORMAT_VERSION, **content}, packed)
     partial = path.with_name(path.name + ".partial")
@@ -51,10 +51,10 @@ def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> 
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The folder's checkpoint, its tensors on the CPU; the one before, with a warning, where the newest is damaged.
+    """The folder's checkpoint, with tensors on the CPU; if it is damaged, the previous one, with a warning.
 
     Raises:
-        ValueError: there is none, it is not a checkpoint, or it is of another format; the message names the path.
+        ValueError: there is none, it is not a checkpoint, or it has another format; the message names the path.
     """
     path, previous = folder / FILE_NAME, folder / PREVIOUS_FILE_NAME
     if not path.exists() and not previous.exists():
@@ -70,7 +70,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What `write` wrote.
+    """Reads what `write` wrote.
 
     Raises:
         ValueError: as for `load`.
@@ -97,7 +97,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _check_sums(path: Path) -> None:
-    """Raises ValueError where bytes are not those that were written, which `torch.load` does not look for."""
+    """Raises ValueError if bytes differ from those written, which `torch.load` does not check."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
@@ -105,10 +105,10 @@ def _check_sums(path: Path) -> None:
 
 
 def read_config(content: dict[str, Any], folder: Path) -> Config:
-    """The settings of the run that a checkpoint is of.
+    """The settings of a checkpoint's run.
 
     Raises:
-        ValueError: they are of another version of this package; the message names the folder.
+        ValueError: they are from another version of this package; the message names the folder.
     """
     try:
         return Config(**content["config"])
@@ -117,7 +117,7 @@ def read_config(content: dict[str, Any], folder: Path) -> Config:
 
 
 def _keep(path: Path, kept: Path) -> None:
-    """Gives a file a second name, in place of an older file of that name."""
+    """Gives a file a second name, replacing an older file of that name."""
     link = kept.with_name(kept.name + ".partial")
     link.unlink(missing_ok=True)  # left by a process that was killed
     try:

@@ -1,4 +1,4 @@
-"""Where a run's messages go: standard output and `out.log`; on a terminal its progress is a bar below them."""
+"""Sends a run's messages to standard output and `out.log`; on a terminal, progress is a bar below them."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ logger = logging.getLogger("monobeast")
 
 
 class _StandardOutput(logging.StreamHandler):
-    """Falls silent when nobody reads any more, as after `| head -1`; the run goes on."""
+    """Falls silent when the reader is gone, as after `| head -1`; the run continues."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         logger.removeHandler(self)
 
 
 class _Terminal(_StandardOutput):
-    """Standard output with a bar that shows the latest `Progress`; all other messages are printed above it.
+    """Standard output with a bar for the latest `Progress`; all other messages are printed above it.
 
     Raises:
         ImportError: there is no tqdm.
@@ -51,7 +51,7 @@ class _Terminal(_StandardOutput):
 
 
 class _LogFile(logging.FileHandler):
-    """Loses a message that a full disk does not take; the run goes on."""
+    """Loses messages if the disk is full; the run continues."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What makes a run that was stopped and resumed equal, bit by bit, to one that was not: `--exact_resume`."""
+"""Makes a resumed run bit-identical to an uninterrupted one: `--exact_resume`."""
 
 import io
 from contextlib import closing
@@ -21,14 +21,14 @@ _TRIAL_STEPS = 17  # a prime, since at the end of an episode there is little to 
 
 
 def check(config: Config, saved: dict[str, Any] | None) -> None:
-    """Makes sure that a run can be stopped and go on exactly, and that a checkpoint can be gone on with so.
+    """Checks that a run can be resumed exactly, and that a given checkpoint allows it.
 
     Args:
         config: Of the run, resolved; with `exact_resume`.
-        saved: The checkpoint, where there is one to go on with.
+        saved: The checkpoint to resume from, if any.
 
     Raises:
-        ValueError: one of them cannot; the message names the flag and the reason.
+        ValueError: it is not possible; the message names the flag and the reason.
     """
     if is_call(config.env):
         raise ValueError(f"--exact_resume: not with make_environments=, of which {config.env} was")
@@ -50,7 +50,7 @@ def get_state(actors: InlineActor, learner: Learner) -> dict[str, Any]:
 
 
 def set_state(saved: dict[str, Any], actors: InlineActor, learner: Learner) -> None:
-    """Lets both go on from a checkpoint; before the actor is entered."""
+    """Restores both from a checkpoint; call it before the actor is entered."""
     actors.set_state(saved[KEY]["actors"])
     learner.faults.restore(num_in_a_row=saved[KEY]["num_bad_in_a_row"])
 
@@ -60,7 +60,7 @@ def _way_out(saved: dict[str, Any] | None) -> str:
 
 
 def _check_environment(config: Config) -> None:
-    """Raises ValueError unless one environment goes on from another's state as that does."""
+    """Raises ValueError unless an environment with another's restored state behaves the same."""
     try:
         actions, state, expected = _leave_off(config)
         found = _go_on(config, actions, state)
@@ -75,7 +75,7 @@ def _check_environment(config: Config) -> None:
 
 
 def _leave_off(config: Config) -> tuple[list[np.ndarray], Any, list[EnvStep]]:
-    """A few actions, a state as a file would give it back, and what the actions led to from there."""
+    """A few actions, a state as read back from a file, and the results of the actions from there."""
     with closing(environments.make(config, 1, [0])) as environment:
         environment.reset()
         space = batch_space(environment.action_space, 1)
@@ -98,7 +98,7 @@ def _play(environment: VectorEnvironment, actions: list[np.ndarray]) -> list[Env
 
 
 def _are_equal(one: Tree, other: Tree) -> bool:
-    """Whether two arrays, or trees of one form, are."""
+    """Whether two arrays, or trees of the same form, are equal."""
     pairs = zip(trees.leaves(one), trees.leaves(other), strict=True)
     return all(here.dtype == there.dtype and np.array_equal(here, there) for here, there in pairs)
 

@@ -1,4 +1,4 @@
-"""A CSV file of a run: one header, rows of rising steps, whole lines, also over several starts."""
+"""A CSV file of a run: one header, rows with increasing steps, complete lines, also over several starts."""
 
 import csv
 import io
@@ -11,13 +11,13 @@ logger = logging.getLogger(__name__)
 
 
 class CsvFile:
-    """Writes rows; cells of None stay empty. What a full disk does not take waits until there is room.
+    """Writes rows; None gives an empty cell. Rows wait while the disk is full.
 
     Args:
         path: Of the file.
         columns: Its header.
-        up_to_step: None begins the file anew. A number goes on with the file that is there: rows beyond that step are
-            dropped, as is a last line without its end, and columns that came since are empty in the rows before.
+        up_to_step: None starts a new file. A number continues the existing file: rows beyond that step and an
+            incomplete last line are dropped, and new columns are empty in older rows.
     """
 
     def __init__(self, path: Path, columns: tuple[str, ...], up_to_step: int | None = None) -> None:
@@ -38,11 +38,11 @@ class CsvFile:
         self._is_failing = False
 
     def write(self, cells: Any) -> None:
-        """Adds a row, which is in the file after `flush`."""
+        """Adds a row; `flush` writes it to the file."""
         self._writer.writerow([f"{cell:.15g}" if isinstance(cell, float) else cell for cell in cells])
 
     def flush(self) -> None:
-        """Writes the rows that were added; where that fails, says so once, and tries again at the next call."""
+        """Writes the added rows; if that fails, reports it once and tries again at the next call."""
         self._waiting += self._lines.getvalue().encode()
         self._lines.seek(0)
         self._lines.truncate()

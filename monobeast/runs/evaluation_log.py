@@ -1,4 +1,4 @@
-"""What evaluations beside training leave in a run's folder: `evaluations.csv`, and the best weights in `best.pt`."""
+"""The files of evaluations beside training: `evaluations.csv`, and `best.pt` with the best weights."""
 
 import logging
 from pathlib import Path
@@ -32,12 +32,12 @@ class Evaluation(NamedTuple):
 class EvaluationLog:
     """Writes both files.
 
-    The best return so far is that in `best.pt`, which therefore stays the best over any number of starts.
+    The best return so far is read from `best.pt`, so it remains the best over any number of starts.
 
     Args:
         folder: Of the run.
-        up_to_step: Of the checkpoint with which a run goes on: rows beyond it are dropped. None begins the table anew.
-        sinks: Get the rows as well.
+        up_to_step: Of the checkpoint that a run resumes from; rows beyond it are dropped. None starts a new table.
+        sinks: Also get the rows.
     """
 
     def __init__(self, folder: Path, up_to_step: int | None = None, sinks: Sinks = Sinks()) -> None:
@@ -56,11 +56,11 @@ class EvaluationLog:
         self._sinks.write(evaluation._asdict(), _PREFIX)
 
     def is_best(self, evaluation: Evaluation) -> bool:
-        """Whether no evaluation before had as high a mean return."""
+        """Whether no earlier evaluation had as high a mean return."""
         return self._best_return is None or evaluation.mean_episode_return > self._best_return
 
     def save_best(self, evaluation: Evaluation, config: dict[str, Any], weights: dict[str, Any]) -> bool:
-        """Puts weights into `best.pt` as a checkpoint is written; where that fails, the one before stays the best.
+        """Writes weights to `best.pt`, atomically; if that fails, the previous ones stay the best.
 
         Args:
             evaluation: Of these weights.
@@ -68,7 +68,7 @@ class EvaluationLog:
             weights: By the names of the network's `state_dict`.
 
         Returns:
-            Whether they are there.
+            Whether they were written.
         """
         learner = {"network": weights, "step": evaluation.step, "num_updates": evaluation.updates}
         content = {"config": config, "learner": learner, "evaluation": evaluation._asdict()}

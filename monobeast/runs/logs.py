@@ -1,4 +1,4 @@
-"""What a run records of itself: `logs.csv`, `episodes.csv`, and a line an interval."""
+"""A run's records: `logs.csv`, `episodes.csv`, and one line per interval."""
 
 import time
 from collections import deque
@@ -46,14 +46,14 @@ _RECENT_EPISODES = 100
 
 
 class Averages:
-    """Statistics of many updates as one number each, without waiting for the device until they are read."""
+    """Averages statistics over many updates, waiting for the device only when they are read."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
         self._count: Tensor | int = 0
 
     def add(self, statistics: dict[str, Tensor], is_good: Tensor | bool = True) -> None:
-        """Takes the statistics of one update, 0-dim tensors, which count for nothing unless it `is_good`."""
+        """Adds the statistics of one update, 0-dim tensors, which count only if it `is_good`."""
         for name, value in statistics.items():
             # No product: infinity times 0 is no number.
             value = value.masked_fill(~torch.as_tensor(is_good, device=value.device), 0)
@@ -66,7 +66,7 @@ class Averages:
         self._count = self._count + is_good
 
     def pop(self) -> dict[str, float]:
-        """Means since the last call, and the greatest of those whose name ends in `_max`; empty without an update."""
+        """Means since the last call, and maxima of those whose name ends in `_max`; empty without an update."""
         sums, count = self._sums, int(self._count)
         self._sums, self._count = {}, 0
         if not count:
@@ -75,15 +75,15 @@ class Averages:
 
 
 class RunLog:
-    """Collects what updates and episodes gave, and writes a row an interval. A context manager.
+    """Collects statistics of updates and episodes, and writes one row per interval. A context manager.
 
     Args:
         folder: Of the run.
-        network: Its layers are columns of `logs.csv`.
-        total_steps: What progress is measured by.
+        network: Its ReLUs give columns of `logs.csv`.
+        total_steps: Of the run, for its progress.
         interval_s: Seconds between two rows.
-        state: What `state_dict` gave at `state["step"]`, where an earlier start is gone on with.
-        sinks: Get what `logs.csv` gets.
+        state: The `state_dict` of an earlier start at `state["step"]`, if the run is resumed.
+        sinks: Also get the rows of `logs.csv`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RunLog:
         self._episode_rows.close()
 
     def state_dict(self, step: int) -> dict[str, Any]:
-        """Plain values with which a later start goes on at `step`."""
+        """Plain values for a later start at `step`."""
         return {
             "step": step,
             "seconds": time.monotonic() - self._start,
@@ -135,11 +135,11 @@ class RunLog:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last 100 episodes, or of all where there were fewer; None before the first."""
+        """Mean return of the last 100 episodes, or of all if there are fewer; None before the first."""
         return _mean(list(self._recent_returns))
 
     def record(self, batch: Rollout, statistics: dict[str, Tensor], step: int) -> None:
-        """Takes one update: its batch (on the CPU), its statistics, and the step it led to."""
+        """Records one update: its batch (on the CPU), its statistics, and the step after it."""
         if self._rate_from is None:
             self._rate_from = (time.monotonic(), step)  # the actors' start is not to be taken for slow steps
         statistics = dict(statistics)
@@ -162,13 +162,13 @@ class RunLog:
     def write_row(
         self, learner: Learner, actor_restarts: int, batch: Rollout | None = None, shares: Shares = Shares()
     ) -> None:
-        """Writes a row of `logs.csv`, if there was an update since the last, and says how far the run is.
+        """Writes a row of `logs.csv` if there was an update since the last one, and reports progress.
 
         Args:
             learner: Whose numbers are written.
             actor_restarts: So far.
-            batch: What the features are measured on; None leaves them out.
-            shares: Who waited for whom in the interval.
+            batch: For the features; None leaves them out.
+            shares: Shares of time spent waiting in the interval.
         """
         now = time.monotonic()
         rate = self._measure_rate(now, learner.step)
@@ -200,7 +200,7 @@ class RunLog:
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
     def _measure_rate(self, now: float, step: int) -> float | None:
-        """Steps a second since the last row; before that since the first update, None where there was no second one."""
+        """Steps per second since the last row, or else the first update; None before a second update."""
         since, first_step = self._rate_from or (now, step)
         if self._rate_from is not None:
             self._rate_from = (now, step)

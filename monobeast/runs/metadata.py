@@ -1,4 +1,4 @@
-"""`meta.json`: what made a run, from an allow-list; never the environment's variables."""
+"""`meta.json`: a run's origin, from an allow-list; never the environment variables."""
 
 import dataclasses
 import datetime
@@ -30,9 +30,9 @@ class Metadata:
     Args:
         folder: Of the run.
         config: Resolved.
-        resumed_from: The step of the checkpoint with which an earlier start is gone on with.
-        changes: Settings that are not what they were at the start before: name, values before and now.
-        auto: What `autotuning` says of the sizes that it chose.
+        resumed_from: The step of the checkpoint from which the run is resumed.
+        changes: Settings that differ from the previous start: name, values before and now.
+        auto: The text of `autotuning` on the sizes that it chose.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Metadata:
         self._write()
 
     def finish(self, state: str, **results: Any) -> None:
-        """Records the end: `state` is complete, stopped or failed; `results` are numbers and texts."""
+        """Records how the run ended: `state` is complete, stopped or failed; `results` are numbers and texts."""
         self._content |= {"end": _now(), "state": state, **results}
         self._write()
 
     def _read_history(self) -> list[dict[str, Any]]:
-        """The starts before this one, the oldest first."""
+        """The previous starts, oldest first."""
         try:
             before = json.loads(self._path.read_text())
             history = [*before.pop("history", [])]
@@ -98,9 +98,9 @@ def _package_version(name: str) -> str | None:
 
 
 def _git_commit(checkout: Path) -> str | None:
-    """The commit that is checked out, marked where files differ from it; None where that is no checkout.
+    """The checked-out commit, marked if files differ from it; None outside of a checkout.
 
-    Recorded results do not count: they are what runs leave, not what runs.
+    Recorded results do not count as differences, since they are output, not code.
     """
     if not (checkout / ".git").exists():
         return None

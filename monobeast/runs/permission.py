@@ -1,6 +1,6 @@
-"""What may be imported for a checkpoint: of the code that it names, what the user names as well.
+"""Decides what may be imported for a checkpoint: only code that the user names as well.
 
-A module's code runs when it is imported, and a checkpoint may be a stranger's. So the names in it are not enough.
+Importing a module runs its code, and a checkpoint may come from a stranger. So the names in it are not enough.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ _SUBSTITUTES = {"env": "--env ID", "network": "--network module:Class"}  # on a 
 
 
 def require_named(saved: Config, given: Collection[str]) -> None:
-    """Raises ValueError unless all code of the user's own with which a run is to go on was named.
+    """Raises ValueError unless the user named all of their own code that a resumed run needs.
 
     Args:
         saved: The run's settings.
-        given: Names of the settings that were given.
+        given: Names of the given settings.
     """
     _refuse(
         [
@@ -32,19 +32,19 @@ def require_named(saved: Config, given: Collection[str]) -> None:
 
 
 def choose(saved: Config, env: str | None, network: str | None, where: str) -> Config:
-    """The settings of a run whose checkpoint is looked at, with what of its code the user named.
+    """The settings of a checkpoint's run, with the user's code as named in this call.
 
-    A network of one's own may have another name by now, and takes the place of one that has none: its weights must fit.
-    So does an environment, where the run's were made by a callable from Python.
+    The user's own network may have another name by now, or replace one without a name; its weights must fit. The same
+    holds for an environment, if the run's were made by a Python callable.
 
     Args:
         saved: The run's settings.
-        env: What was given; None for nothing.
-        network: What was given; None for nothing.
+        env: The given value, if any.
+        network: The given value, if any.
         where: The checkpoint, for messages.
 
     Raises:
-        ValueError: code of the user's own was not named, or what was given is not the run's.
+        ValueError: the user's own code was not named, or what was given does not match the run.
     """
     named = {"env": env, "network": None if network == "auto" else network}
     given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -64,12 +64,12 @@ def choose(saved: Config, env: str | None, network: str | None, where: str) -> C
 
 
 def flags(config: Config) -> str:
-    """What a command line needs beside the name of a run for its code to be imported: "" where it has none."""
+    """The flags that a command line needs besides the run's name to import its code; "" if it has none."""
     return "".join(f" --{name} {value}" for name, value in _find_own(config).items() if not is_call(value))
 
 
 def _find_own(config: Config) -> dict[str, str]:
-    """The settings that name code of the user's own."""
+    """The settings that name the user's own code."""
     return {name: getattr(config, name) for name in _ARGUMENTS if is_own(getattr(config, name))}
 
 

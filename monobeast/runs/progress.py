@@ -1,4 +1,4 @@
-"""How far a run is and how it goes: what it says of itself once an interval."""
+"""A run's progress, reported once per interval."""
 
 import datetime
 import math
@@ -8,9 +8,9 @@ _LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
 
 
 class Progress(NamedTuple):
-    """A run at the end of an interval; as text, the interval's line in `out.log`.
+    """The state of a run at the end of an interval; as text, the interval's line in `out.log`.
 
-    As a message of the log it keeps its numbers: a handler may show them in another way.
+    As a log message it keeps its numbers, so that a handler can show them differently.
     """
 
     step: int
@@ -22,11 +22,11 @@ class Progress(NamedTuple):
     total_loss: float | None = None  # as the next two, mean over the updates of the interval; None without one
     entropy: float | None = None  # nats
     policy_lag: float | None = None  # updates
-    verdict: str | None = None  # what binds, of `bottleneck.judge`
+    verdict: str | None = None  # the bottleneck, from `bottleneck.judge`
 
     @property
     def seconds_left(self) -> int | None:
-        """Seconds to the end at the interval's rate; None where that cannot be told."""
+        """Seconds to the end at the interval's speed; None if unknown."""
         if not self.steps_per_second:
             return None
         seconds = max(0, self.total_steps - self.step) / self.steps_per_second

@@ -1,4 +1,4 @@
-"""A run's progress as one line of a terminal, drawn by tqdm; whoever imports this finds out whether there is tqdm."""
+"""A run's progress as one line of a terminal, drawn by tqdm. Importing this module fails without tqdm."""
 
 import shutil
 import threading
@@ -26,7 +26,7 @@ _Tqdm.set_lock(threading.RLock())
 
 
 class ProgressBar:
-    """One line at the bottom of a terminal: percent, bar, steps, rate, time left, mean return, lag, what binds.
+    """One line at the bottom of a terminal: percent, bar, steps, speed, time left, mean return, lag, bottleneck.
 
     Nothing is drawn before the first `show`.
 
@@ -39,7 +39,7 @@ class ProgressBar:
         self._bar: _Tqdm | None = None
 
     def show(self, progress: Progress) -> None:
-        """Draws the line anew."""
+        """Redraws the line."""
         columns = max(1, shutil.get_terminal_size().columns - len(_ECHO))  # of 80 where the terminal does not know
         text = _describe(progress, columns)
         done = min(progress.step, progress.total_steps)  # the last batch may go beyond
@@ -60,14 +60,14 @@ class ProgressBar:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """While inside, the line is not there, and the cursor is where it began."""
+        """Hides the line inside the context, with the cursor at its beginning."""
         with _Tqdm.external_write_mode(file=self._stream):
             if self._bar is not None:
                 self._stream.write(_CLEAR_TO_END)  # of the echo
             yield
 
     def close(self) -> None:
-        """Leaves the line as it was drawn last, and the cursor below it."""
+        """Leaves the line as last drawn, with the cursor below it."""
         if self._bar is not None:
             self._bar.close()
 

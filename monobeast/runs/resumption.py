@@ -1,4 +1,4 @@
-"""Going on with an earlier run: which settings may change, and what became of each."""
+"""Resuming an earlier run: which settings may change, and which did."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +23,7 @@ Changes = dict[str, tuple[Any, Any]]
 
 
 def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[Config, Changes]:
-    """The settings with which a run goes on: the saved ones, but for what was given.
+    """The settings of a resumed run: the saved ones, overridden by those given.
 
     Args:
         saved: Of the checkpoint, resolved.
@@ -32,11 +32,11 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
             their preset's.
 
     Returns:
-        The settings, and for each that changed its value before and now. What is None now is still to be chosen.
+        The settings, and the old and new value of each that changed. None as new value is still to be chosen.
 
     Raises:
-        ValueError: a setting that cannot change, named with both values, or two that do not fit each other; code of the
-            user's own that was not named again.
+        ValueError: a setting cannot change (the message has both values), two do not fit each other, or the user's own
+            code was not named again.
     """
     if given is None:
         named = {field.name for field in dataclasses.fields(Config) if getattr(asked, field.name) != field.default}
@@ -66,12 +66,12 @@ def merge(saved: Config, asked: Config, given: set[str] | None = None) -> tuple[
 
 
 def settle(saved: Config, config: Config, changes: Changes) -> Changes:
-    """The changes once all is chosen: with what was left open, or chosen anew since others changed, as it now is.
+    """The final changes, once open settings, and those that depend on changed ones, have been chosen.
 
     Args:
-        saved: Of the checkpoint.
+        saved: The checkpoint's settings.
         config: Resolved.
-        changes: What `merge` found.
+        changes: The result of `merge`.
     """
     chosen = {name: (getattr(saved, name), getattr(config, name)) for name in (*AUTO, *_BY_NUM_ACTORS)}
     return {name: (before, now) for name, (before, now) in (changes | chosen).items() if before != now}

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _LATEST = "latest"
-# What `is_held` takes it has given back by then.
+# `is_held` takes the lock for a moment; these retries outlast that.
 _LOCK_TRIES, _LOCK_WAIT_S = 5, 0.1
 
 
 def new_xpid() -> str:
-    """A name from date and time, to the millisecond: two runs started together differ."""
+    """A name from date and time, to the millisecond, so that two runs started together differ."""
     return datetime.datetime.now().strftime("monobeast-%Y%m%d-%H%M%S-%f")[:-3]
 
 
@@ -38,10 +38,10 @@ def create(savedir: str, xpid: str) -> Path:
 
 
 def find(savedir: str, xpid: str | None) -> Path:
-    """The folder of an earlier run; that of the newest where `xpid` is None.
+    """The folder of an earlier run; of the newest if `xpid` is None.
 
     Raises:
-        ValueError: there is no such run; the message names the path looked for.
+        ValueError: there is no such run; the message names the path.
     """
     root = _root(savedir)
     folder = root / (xpid or _LATEST)
@@ -53,7 +53,8 @@ def find(savedir: str, xpid: str | None) -> Path:
 
 
 def link_latest(folder: Path) -> None:
-    """Lets `latest` point to `folder`, relatively, so that the savedir can be moved; nothing where links can't be."""
+    """Makes `latest` a link to `folder`, relative so that the savedir can be moved; nothing without support for
+    links."""
     link = folder.parent / _LATEST
     partial = folder.parent / f".{_LATEST}-{os.getpid()}"
     try:
@@ -65,10 +66,10 @@ def link_latest(folder: Path) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keeps other processes from training in `folder`; the kernel lets go of it whatever ends this process.
+    """Locks `folder` against training by other processes; the kernel releases the lock however this process ends.
 
     Raises:
-        ValueError: another one does.
+        ValueError: another process holds it.
     """
     if os.name != "posix":
         yield
@@ -93,9 +94,9 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool | None:
-    """Whether a process trains in `folder` now, by its lock; None where there are no locks to ask.
+    """Whether a process trains in `folder` now, by its lock; None without support for locks.
 
-    Takes the lock itself for a moment, shared, so that several may look at once.
+    It takes a shared lock for a moment, so that several callers may ask at once.
     """
     if os.name != "posix":
         return None
@@ -117,7 +118,7 @@ def is_held(folder: Path) -> bool | None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a run that learned nothing, so that its name is free again."""
+    """Removes a run that learned nothing, which frees its name."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Further places for the rows of `logs.csv` and `evaluations.csv`, which training neither waits for nor ends with."""
+"""Further destinations for rows of `logs.csv` and `evaluations.csv`; training does not wait for or fail with them."""
 
 import contextlib
 import dataclasses
@@ -20,22 +20,22 @@ logger = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
-    """A place for rows; whatever it raises ends it alone."""
+    """A destination for rows; an exception ends only the sink."""
 
     def write(self, numbers: dict[str, float], step: int) -> None:
-        """Takes one row: numbers by their names, and the agent steps they belong to."""
+        """Takes one row: numbers by name, and their agent step."""
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the remaining rows."""
 
 
 class SinkThread:
-    """Hands rows to one sink, in a thread of its own that opens it with the first row and closes it.
+    """Passes rows to one sink, in a separate thread that opens it at the first row and closes it.
 
-    A failure is said once, and no row goes there any more; where the sink is too slow, rows are left out.
+    A failure is reported once, and the sink gets no more rows. If it is too slow, rows are left out.
 
     Args:
-        flag: That asked for the sink.
+        flag: That requested the sink.
         open_sink: Makes it.
     """
 
@@ -46,7 +46,7 @@ class SinkThread:
         self._is_slow = False
 
     def write(self, numbers: dict[str, float], step: int) -> None:
-        """Hands on a row; returns at once."""
+        """Passes on a row; returns at once."""
         if self._thread.ident is None:
             self._thread.start()
         if self._thread.is_alive() and self._rows.qsize() < _MOST_WAITING:
@@ -60,7 +60,7 @@ class SinkThread:
         self._rows.put(None)
 
     def join(self, timeout_s: float) -> None:
-        """Waits until the sink is closed, but no longer than that."""
+        """Waits until the sink is closed, or until the timeout."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
             if self._thread.is_alive():
@@ -98,11 +98,11 @@ class Sinks:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def write(self, row: dict[str, Any], prefix: str = "") -> None:
-        """Hands a row to all, without waiting.
+        """Passes a row to all sinks, without waiting.
 
         Args:
-            row: Values by the names of their columns, of which `step` is one; those of None are left out.
-            prefix: Of the names.
+            row: Values by column, including `step`; None values are left out.
+            prefix: Of the names in the sinks.
         """
         numbers = {prefix + name: value for name, value in row.items() if name != "step" and value is not None}
         for thread in self._threads:
@@ -110,7 +110,7 @@ class Sinks:
 
 
 def require_packages(config: Config) -> None:
-    """Raises ValueError, with the line that installs it, where a sink that is asked for lacks its package."""
+    """Raises ValueError, with the command that installs it, if a requested sink lacks its package."""
     if config.tensorboard:
         tensorboard_sink.require_tensorboard()
     if config.wandb:
@@ -118,12 +118,12 @@ def require_packages(config: Config) -> None:
 
 
 def choose_sinks(config: Config, folder: Path, up_to_step: int | None = None) -> Sinks:
-    """The sinks that are asked for; none is opened before it gets a row.
+    """The requested sinks; each is opened at its first row.
 
     Args:
         config: Resolved.
         folder: Of the run.
-        up_to_step: Of the checkpoint with which the run goes on, None where it is new.
+        up_to_step: Of the checkpoint that the run resumes from; None for a new run.
     """
     threads = []
     if config.tensorboard:

@@ -1,4 +1,4 @@
-"""A run's numbers as TensorBoard's event files, `--tensorboard`."""
+"""Writes a run's numbers as TensorBoard event files, `--tensorboard`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ FOLDER_NAME = "tensorboard"
 
 
 def require_tensorboard() -> None:
-    """Raises ValueError, with the line that installs it, unless there is TensorBoard."""
+    """Raises ValueError, with the command that installs it, unless TensorBoard is there."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
@@ -19,7 +19,7 @@ class TensorBoardSink:
 
     Args:
         folder: Of the run.
-        up_to_step: Of the checkpoint with which a run goes on: TensorBoard then leaves out what lies beyond.
+        up_to_step: Of the checkpoint that a run resumes from; TensorBoard leaves out data beyond it.
     """
 
     def __init__(self, folder: Path, up_to_step: int | None = None) -> None:
@@ -29,7 +29,7 @@ class TensorBoardSink:
         self._writer = SummaryWriter(str(folder / FOLDER_NAME), purge_step=purge_step)
 
     def write(self, numbers: dict[str, float], step: int) -> None:
-        """Adds a row, which is in the file when this returns."""
+        """Adds a row; it is in the file when this returns."""
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, step)
         self._writer.flush()

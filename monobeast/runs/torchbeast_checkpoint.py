@@ -1,8 +1,8 @@
-"""Checkpoints of TorchBeast's MonoBeast, `model.tar`, as runs of this package.
+"""Converts checkpoints of TorchBeast's MonoBeast, `model.tar`, into runs of this package.
 
-All that AtariNet computes, `TorchBeastNetwork` computes from the same numbers: layers are renamed, and the columns that
-meet last action and last reward change places, since there the reward comes first. What the optimizer remembers of a
-weight moves with it.
+`TorchBeastNetwork` computes the same function as AtariNet from the same numbers. Layers are renamed, and the columns
+for last action and last reward change places, since in TorchBeast the reward comes first. The optimizer's state moves
+with the weights.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ _FLAGS = (
 
 
 class TorchBeastCheckpoint(NamedTuple):
-    """What is read of a `model.tar`."""
+    """The content of a `model.tar`."""
 
     path: Path
     flags: dict[str, Any]
@@ -52,10 +52,10 @@ class TorchBeastCheckpoint(NamedTuple):
 
 
 def read(path: Path) -> TorchBeastCheckpoint:
-    """Reads a `model.tar`, of any version of PyTorch, without running code that may be in it.
+    """Reads a `model.tar` from any version of PyTorch, without running code in it.
 
     Raises:
-        ValueError: it is not there, or is none of MonoBeast's AtariNet; the message names the path.
+        ValueError: it does not exist, or is not of MonoBeast's AtariNet; the message names the path.
     """
     if not path.is_file():
         raise ValueError(f"no checkpoint at {path}")
@@ -75,13 +75,13 @@ def read(path: Path) -> TorchBeastCheckpoint:
 
 
 def save_as_run(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> tuple[Path, Config, int]:
-    """Makes a run of it, which `test` plays and `train --resume` goes on with.
+    """Saves it as a run, for `test` and `train --resume`.
 
     Returns:
-        Its folder, settings and agent steps.
+        The run's folder, settings and agent steps.
 
     Raises:
-        ValueError: a flag or a layer that does not fit here, or a name in use; nothing is left behind then.
+        ValueError: a flag or a layer does not fit here, or the name is in use; nothing is left behind then.
     """
     config = _read_config(found, savedir, xpid)
     learner = _make_learner(found, config)
@@ -99,7 +99,7 @@ def save_as_run(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> tuple[P
 
 
 def convert_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """AtariNet's parameters, or anything that belongs to each of them, by the names and in the order of ours."""
+    """AtariNet's parameters, or per-parameter data, by our names and in our order."""
     num_actions = weights["policy.bias"].numel()
     has_lstm = any(name.startswith("core.") for name in weights)
     see_what_led_here = ("core.weight_ih_l0",) if has_lstm else ("policy.weight", "baseline.weight")
@@ -133,7 +133,7 @@ def _read_config(found: TorchBeastCheckpoint, savedir: str, xpid: str) -> Config
 
 
 def _make_learner(found: TorchBeastCheckpoint, config: Config) -> Learner:
-    """A learner that stands where TorchBeast's stood."""
+    """A learner in the same state as TorchBeast's."""
     spaces = environments.check(config)
     network = make_network(spaces.observation, spaces.action, config.network, config.use_lstm)
     weights = convert_weights(found.weights)
@@ -157,7 +157,7 @@ def _require_equal_shapes(path: Path, found: dict[str, Tensor], own: dict[str, T
 
 
 def _fill_optimizer(own: dict[str, Any], found: TorchBeastCheckpoint, own_names: list[str]) -> None:
-    """Puts what TorchBeast's RMSProp remembers into `own`, the state of an optimizer that has not stepped yet."""
+    """Copies the state of TorchBeast's RMSProp into `own`, the state of an optimizer before its first step."""
     if found.optimizer is None or not found.optimizer["state"]:
         return
     keys = found.optimizer["param_groups"][0]["params"]  # numbers of parameters, or once their addresses
@@ -174,7 +174,7 @@ def _fill_optimizer(own: dict[str, Any], found: TorchBeastCheckpoint, own_names:
 
 
 def _make_content(config: Config, learner: Learner) -> dict[str, Any]:
-    """As a session saves it. Nobody counted episodes; there were no reset steps."""
+    """The checkpoint's content, as saved by a session. Episodes were not counted, and there were no reset steps."""
     log = {"step": learner.step, "environment_steps": learner.step, "seconds": 0.0}
     return {
         "config": dataclasses.asdict(config),

@@ -1,4 +1,4 @@
-"""A run's numbers for Weights & Biases, `--wandb`; without an account in the run's folder alone."""
+"""Sends a run's numbers to Weights & Biases, `--wandb`; without a login only to the run's folder."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_wandb() -> None:
-    """Raises ValueError, with the line that installs it, unless there is wandb."""
+    """Raises ValueError, with the command that installs it, unless wandb is there."""
     try:
         from wandb import init  # noqa: F401  # a folder of that name, which the package leaves, imports as well
     except ImportError as error:
@@ -22,14 +22,14 @@ def require_wandb() -> None:
 
 
 class WandbSink:
-    """Writes rows with `step` as their axis; on later starts of a run to the same run there.
+    """Writes rows over `step`; later starts of a run continue the same wandb run.
 
-    The environment's variables are the package's own: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and others. Where
-    WANDB_MODE is not set and nobody is logged in, nothing is sent.
+    wandb's environment variables apply: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and others. Without WANDB_MODE and
+    without a login, nothing is sent.
 
     Args:
         folder: Of the run.
-        config: Plain values, of the run.
+        config: The run's settings, as plain values.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -65,12 +65,12 @@ class WandbSink:
         self._run.log(numbers | {"step": step})
 
     def close(self) -> None:
-        """Waits until all is sent."""
+        """Waits until everything is sent."""
         self._run.finish()
 
 
 def _keep_id(folder: Path) -> str:
-    """The run's name at wandb: what the file in `folder` says, or a new one that it will say."""
+    """The run's id at wandb: from the file in `folder`, or a new one that is saved there."""
     path = folder / _ID_FILE_NAME
     try:
         return path.read_text().strip()

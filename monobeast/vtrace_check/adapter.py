@@ -1,4 +1,4 @@
-"""Calls somebody's V-trace function with a case."""
+"""Calls a V-trace function with a case."""
 
 import copy
 from collections.abc import Callable
@@ -16,13 +16,13 @@ DTYPES = ("float64", "float32")
 
 
 class Adapter:
-    """A function, and how it is called.
+    """A function and how to call it.
 
     Args:
-        function: Gives vs and advantages; see `outputs.read_outputs`.
-        how: What it is given.
+        function: Returns vs and advantages; see `outputs.read_outputs`.
+        how: Its arguments.
         arrays: One of `ARRAYS`.
-        dtype: One of `DTYPES`, of all that is no count.
+        dtype: One of `DTYPES`, for all arguments but integers.
     """
 
     def __init__(self, function: Callable[..., Any], how: Call, arrays: str, dtype: str) -> None:
@@ -36,7 +36,7 @@ class Adapter:
         return f"called with {kind} of {self._dtype}: {', '.join(self._how.taken)}"
 
     def find_missing(self, case: Case) -> list[str]:
-        """What the case needs, but the function does not take."""
+        """The parameters that the case needs but the function does not take."""
         taken = self._how.taken
         missing = [name for name, value in DEFAULTS.items() if name not in taken and case.params[name] != value]
         has_logits = {"target_policy_logits", "behavior_policy_logits"}.intersection(taken)
@@ -46,8 +46,7 @@ class Adapter:
         """Calls the function.
 
         Raises:
-            OutputError: what it returns does not fit, or it changed what it was given. Whatever the function raises is
-                let through.
+            OutputError: its outputs do not fit, or it changed its inputs. Exceptions of the function pass through.
         """
         values = {name: self._prepare(ARGUMENTS[name][0](case)) for name in self._how.taken}
         copies = copy.deepcopy(values)  # which the function may change, and is told of
@@ -64,13 +63,13 @@ class Adapter:
         return found._replace(dtype=self._dtype) if found.dtype == "float64" else found  # no more exact than its inputs
 
     def _prepare(self, value: Any) -> Any:
-        """A number as it is, an array in the dtype that was asked for."""
+        """A number unchanged, an array in the requested dtype."""
         if not isinstance(value, np.ndarray):
             return value
         return value.astype(self._dtype) if value.dtype == float else value
 
     def _convert(self, value: Any) -> Any:
-        """What the function is given; a tensor shares its memory with the array."""
+        """Converts an argument for the function; a tensor shares its memory with the array."""
         if not isinstance(value, np.ndarray) or self._arrays == "numpy":
             return value
         import torch

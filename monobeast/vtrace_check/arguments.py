@@ -1,4 +1,4 @@
-"""What a case of the vectors offers to a V-trace function, under the names that such functions have for it."""
+"""The arguments that a case offers to a V-trace function, under their usual names."""
 
 import itertools
 from collections.abc import Callable
@@ -77,6 +77,6 @@ NEEDED: tuple[tuple[tuple[str, ...], ...], ...] = (
 
 
 def find_argument(name: str) -> str | None:
-    """Our name of what a function calls `name`; None if there is no such thing."""
+    """Our name for the argument that a function calls `name`; None if unknown."""
     plain = name.lower().replace("behaviour", "behavior")
     return _NAMES.get(plain) or _NAMES.get(plain.rstrip("_")) or _NAMES.get(f"{plain}_")

@@ -1,4 +1,4 @@
-"""Runs somebody's V-trace function through the vectors."""
+"""Runs a V-trace function on the vectors."""
 
 import importlib.util
 import signal
@@ -34,15 +34,15 @@ def check_vtrace(
 ) -> Report:
     """Compares a V-trace function with exact numbers, for use in a test.
 
-    Arguments are known by their names, from ratios, log ratios, log probabilities or logits: docs/vtrace.md lists them.
+    Arguments are matched by name: ratios, log ratios, log probabilities or logits; docs/vtrace.md lists the names.
 
     Args:
-        function: Gives vs and advantages, [T, B] as what it is given: a tuple, or something that has them by name.
-        order: names of its arguments, one by one, to call it by position; None: it is called by its signature.
-        arrays: "numpy" or "torch"; None: NumPy's, and torch's if it raises in every case with those.
-        dtype: "float64" or "float32", of what it is given.
-        tolerance: largest error that agrees, relative to the largest magnitude in a trajectory; None: 1e-9, or 1e-5
-            for inputs or outputs in float32 or less.
+        function: Returns vs and advantages, [T, B] like its inputs, as a tuple or an object with these names.
+        order: names of its arguments in order, to call it by position; None: it is called by its signature.
+        arrays: "numpy" or "torch"; None: NumPy's, or torch's if it raises in every case with NumPy's.
+        dtype: "float64" or "float32", of the inputs.
+        tolerance: largest error that agrees, relative to the largest magnitude in a trajectory; None: 1e-9, or 1e-5 if
+            inputs or outputs have float32 or less.
         skip: kinds of cases to leave out, or one of them.
 
     Returns:
@@ -50,8 +50,8 @@ def check_vtrace(
 
     Raises:
         AssertionError: a case differs, or none was checked; the message is the report.
-        TypeError: `function` is none, or an option is of another type than those above.
-        ValueError: the function can't be called with what V-trace has, or an option is not one of those above.
+        TypeError: `function` is not callable, or an option has a wrong type.
+        ValueError: the function cannot be called with V-trace's arguments, or an option has a wrong value.
     """
     report = compare(function, order=order, arrays=arrays, dtype=dtype, tolerance=tolerance, skip=skip)
     if not report.agrees:
@@ -68,7 +68,7 @@ def compare(
     tolerance: float | None = None,
     skip: str | Iterable[str] = (),
 ) -> Report:
-    """As `check_vtrace`, but a report of differences is returned."""
+    """Like `check_vtrace`, but returns the report even if cases differ."""
     if not callable(function):
         raise TypeError(f"function: expected one, found {function!r}; MODULE:FUNCTION is for the command line")
     skipped = _check_options(arrays, dtype, tolerance, skip)
@@ -123,14 +123,14 @@ def _check(adapter: Adapter, case: Case, tolerance: float | None) -> Comparison:
 
 
 def may_be_ctrl_c(error: BaseException) -> bool:
-    """Whether an exception may come from the keyboard: only where SIGINT has Python's own handler does it raise one."""
+    """Whether an exception may come from Ctrl-C: only if SIGINT has Python's default handler."""
     is_interrupt = isinstance(error, KeyboardInterrupt)
     return is_interrupt and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @contextmanager
 def _tell_if_slow(name: str) -> Iterator[None]:
-    """Says on standard error where a function hangs."""
+    """Reports on standard error in which case a function hangs."""
     message = f"still in case {name!r} after {PATIENCE_S:g} s"
     timer = threading.Timer(PATIENCE_S, lambda: print(message, file=sys.stderr, flush=True))
     timer.daemon = True
@@ -142,7 +142,7 @@ def _tell_if_slow(name: str) -> Iterator[None]:
 
 
 def _leave_out_further_axes(comparisons: list[Comparison]) -> list[Comparison]:
-    """Without the cases that have further axes, if the function raised in all of those and in no other."""
+    """Leaves out the cases with further axes, if the function raised in all of these and in no other."""
     further = {one.case.kind == _FURTHER_AXES for one in comparisons if one.raised}
     checked = [one for one in comparisons if one.case.kind == _FURTHER_AXES and one.verdict != LEFT_OUT]
     if further != {True} or not all(one.raised for one in checked):
@@ -154,7 +154,7 @@ def _leave_out_further_axes(comparisons: list[Comparison]) -> list[Comparison]:
 
 
 def _advise(comparisons: list[Comparison]) -> list[str]:
-    """What to try where no mistake need be the reason."""
+    """Advice if the reason may be something other than a mistake."""
     wrong = [one for one in comparisons if one.verdict in (DIFFERS, FAILED)]
     notes = []
     if small := [one for one in wrong if one.is_small]:

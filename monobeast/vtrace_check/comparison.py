@@ -1,4 +1,4 @@
-"""One case: what a function gave for it beside what is right."""
+"""Compares a function's outputs for one case with the right ones."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 
 
 def compare_outputs(case: Case, found: Found, tolerance: float | None = None) -> Comparison:
-    """Measures outputs; a tolerance of None is that of their dtype, but never more than that of float32."""
+    """Measures the errors; a tolerance of None means that of their dtype, at most that of float32."""
     limit = (TOLERANCE if found.dtype == "float64" else FLOAT32_TOLERANCE) if tolerance is None else tolerance
     is_half = found.dtype in ("float16", "bfloat16")
     rounding = max(limit, FLOAT16_TOLERANCE if is_half else FLOAT32_TOLERANCE)
@@ -57,12 +57,12 @@ def measure_errors(case: Case, outputs: Outputs) -> tuple[float | None, float | 
 
 
 def is_same(case: Case, wrong: Outputs, found: Outputs, limit: float) -> bool:
-    """Whether the numbers of a mistake are those that were found, relative to what the mistake makes of the case.
+    """Whether a mistake's numbers match those found, relative to the mistake's own magnitudes.
 
-    Not to what is right: where that is large, all small numbers would be the same.
+    Relative to the right numbers, all small numbers would match wherever those are large.
 
-    What is not finite in both is the same, infinity or NaN: that depends on the order of the terms. So it does where
-    what was found is not finite, and the mistake gives more than float32 can hold.
+    Infinity and NaN match each other, since which of them appears depends on the order of the terms. A number found
+    that is not finite also matches a mistake's number that exceeds float32.
     """
     scale = _measure_scale(case, Outputs(*(np.where(np.isfinite(array), array, 0.0) for array in wrong)))
     return all(_are_close(*pair, limit * scale) for pair in zip(wrong, found, strict=True))
@@ -87,6 +87,6 @@ def _largest_error(found: Array, expected: Array, scale: Array) -> float | None:
 
 
 def _locate(name: str, array: Array) -> str:
-    """Where the first number is that is none, if there is one."""
+    """Locates the first NaN, if any."""
     places = np.argwhere(~np.isfinite(array)).tolist()
     return f"{name} is {array[tuple(places[0])]} at {places[0]}" if places else ""

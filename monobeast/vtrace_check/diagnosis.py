@@ -1,4 +1,4 @@
-"""What is the matter with a function: the mistake whose numbers it gives, or else those that would show there."""
+"""Explains a function's differences: the mistake whose numbers it returns, or else those that would show there."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -15,18 +15,18 @@ Errors = tuple[float | None, float | None]  # of vs and of the advantages; None:
 
 
 class _Effect(NamedTuple):
-    """What a mistake makes of a case."""
+    """A mistake's outputs for a case, and their errors."""
 
     outputs: Outputs
     errors: Errors
 
 
 def explain(comparisons: list[Comparison], taken: Iterable[str]) -> dict[str, str]:
-    """Of each kind that failed, or differs by more than rounding: what is the matter.
+    """An explanation for each kind of cases that failed or differs by more than rounding.
 
-    A mistake is possible if it shows in nothing that agrees, be it vs or the advantages of a case. It is certain if it
-    also gives the numbers of every case that differs. One that gives those of some kinds alone is named as such: there
-    may be two. Where none gives the numbers it is said which would show.
+    A mistake is possible if it would not show in any vs or advantages that agree. It is certain if it also reproduces
+    the numbers of every case that differs. If it reproduces only those of some kinds, the text says so: there may be
+    two mistakes. If none reproduces them, the text lists the mistakes that would show.
     """
     measured = [one for one in comparisons if one.outputs is not None]
     differing = [one for one in measured if _find_wrong(one)]
@@ -50,13 +50,13 @@ def explain(comparisons: list[Comparison], taken: Iterable[str]) -> dict[str, st
 
 
 def _find_wrong(comparison: Comparison) -> set[int]:
-    """Which of the outputs differ by more than rounding; none where there are no outputs."""
+    """The outputs that differ by more than rounding; none without outputs."""
     errors = (comparison.vs_error, comparison.advantages_error)
     return _exceed(errors, comparison.rounding) if comparison.outputs is not None else set()
 
 
 def _find_shown(fault: Fault, comparison: Comparison) -> set[int]:
-    """Which of the case's outputs the mistake changes by more than rounding."""
+    """The outputs of the case that the mistake changes by more than rounding."""
     return _exceed(_effects(comparison.case.name)[fault].errors, comparison.rounding)
 
 
@@ -70,20 +70,20 @@ def _exceed(errors: Errors, limit: float) -> set[int]:
 
 @cache
 def _effects(name: str) -> dict[Fault, _Effect]:
-    """What each mistake makes of the case of this name."""
+    """The effect of each mistake on the case of this name."""
     case = next(case for case in load_cases() if case.name == name)
     outputs = {fault: fault.compute(case) for fault in FAULTS}
     return {fault: _Effect(wrong, measure_errors(case, wrong)) for fault, wrong in outputs.items()}
 
 
 def _find_possible(measured: list[Comparison], taken: set[str]) -> list[Fault]:
-    """Mistakes that a function of these arguments can have, and that show in nothing that agrees."""
+    """Mistakes that a function with these arguments can have, and that would not show in outputs that agree."""
     makeable = [fault for fault in FAULTS if not fault.takes or fault.takes in taken]
     return [fault for fault in makeable if all(_find_shown(fault, one) <= _find_wrong(one) for one in measured)]
 
 
 def _find_same(possible: list[Fault], differing: list[Comparison]) -> list[Fault]:
-    """Mistakes that give the numbers of all these cases, but for rounding: a mistake may be made in float32."""
+    """Mistakes that reproduce the numbers of all these cases up to rounding, which may be that of float32."""
     return [fault for fault in possible if differing and all(_gives(fault, one) for one in differing)]
 
 
@@ -93,7 +93,7 @@ def _gives(fault: Fault, comparison: Comparison) -> bool:
 
 
 def _name(faults: list[Fault]) -> str:
-    """Mistakes, those of one name together."""
+    """The names of mistakes, each with its variants."""
     ways: dict[str, list[str]] = {}
     for fault in faults:
         ways.setdefault(fault.name, []).append(fault.how)
@@ -110,7 +110,7 @@ def _what_differs(comparisons: list[Comparison]) -> str:
 
 
 def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Fault]) -> str:
-    """Of a kind whose numbers no mistake gives: the possible ones that show in all of it, and in most besides."""
+    """For a kind that no mistake reproduces: the possible mistakes that show in all of it, and in most other cases."""
     errors = [np.inf if error is None else error for one in differing for error in (one.vs_error, one.advantages_error)]
     if errors and max(errors) <= FLOAT16_TOLERANCE:
         return f"errors of at most {max(errors):.1e}, as of a sum in float16"

@@ -1,6 +1,6 @@
-"""Mistakes that implementations of V-trace make, each with a name, and the numbers that it gives.
+"""Common mistakes in implementations of V-trace, each with a name and a function that computes its numbers.
 
-Who gives exactly the wrong numbers of a mistake has made it.
+An implementation that returns exactly a mistake's wrong numbers has made that mistake.
 """
 
 from functools import partial
@@ -46,7 +46,7 @@ from monobeast.vtrace_check.ways import (
 
 
 class Fault(NamedTuple):
-    """A mistake, and what it gives."""
+    """A mistake, and the function that computes its outputs."""
 
     name: str
     how: str  # one of the ways to make it

@@ -1,4 +1,4 @@
-"""The numbers that mistakes give: wrong terms, in all that is made of them or in a part, or wrong outputs."""
+"""Computes the numbers of mistakes: wrong terms, everywhere or in one place, or wrong outputs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,12 +16,12 @@ Compute = Callable[[Case], Outputs]
 
 
 def with_inputs(**changed: Callable[[Case], Any]) -> MakeTerms:
-    """Those of other inputs or parameters, made of the case."""
+    """Terms with changed inputs or parameters, computed from the case."""
     return lambda case: make_terms(case, **{name: change(case) for name, change in changed.items()})
 
 
 def with_terms(**changed: Callable[[Terms, float], Array | float]) -> MakeTerms:
-    """The right ones, but for some that are made of them and lambda."""
+    """The right terms, except for some that are computed from them and lambda."""
 
     def make(case: Case) -> Terms:
         terms = make_terms(case)
@@ -32,12 +32,12 @@ def with_terms(**changed: Callable[[Terms, float], Array | float]) -> MakeTerms:
 
 
 def only(name: str, wrong: MakeTerms) -> MakeTerms:
-    """The right ones, but for one that is taken of the wrong."""
+    """The right terms, except for one, taken from wrong ones."""
     return lambda case: make_terms(case)._replace(**{name: getattr(wrong(case), name)})
 
 
 def clipped(**at: list[str | float | None]) -> MakeTerms:
-    """Those with rho, pg_rho or c clipped at the least of these: thresholds by name, or as they are; None: no clip."""
+    """Terms with rho, pg_rho or c clipped at the smallest of these: thresholds by name or value; None: no clip."""
 
     def find(case: Case, names: list[str | float | None]) -> float | None:
         found = [case.params[f"clip_{name}_threshold"] if isinstance(name, str) else name for name in names]
@@ -52,7 +52,7 @@ def everywhere(wrong: MakeTerms) -> Compute:
 
 
 def in_vs(wrong: MakeTerms) -> Compute:
-    """vs of wrong terms, and what follows from them in advantages that are right otherwise."""
+    """vs of wrong terms, and otherwise right advantages that follow from them."""
     return lambda case: complete(solve_vs(wrong(case)), make_terms(case))
 
 
@@ -62,7 +62,7 @@ def in_advantages(wrong: MakeTerms) -> Compute:
 
 
 def with_outputs(change: Callable[[Outputs, Terms], Outputs]) -> Compute:
-    """What is made of the right outputs."""
+    """Outputs computed from the right ones."""
 
     def compute(case: Case) -> Outputs:
         terms = make_terms(case)
@@ -73,7 +73,7 @@ def with_outputs(change: Callable[[Outputs, Terms], Outputs]) -> Compute:
 
 
 def with_targets(change: Callable[[Array, Terms, float], Array]) -> Compute:
-    """Right vs, and advantages with something else for v_1 .. v_T, made of vs, terms and lambda."""
+    """Right vs, and advantages with other values for v_1 .. v_T, computed from vs, terms and lambda."""
 
     def compute(case: Case) -> Outputs:
         terms = make_terms(case)
@@ -84,25 +84,25 @@ def with_targets(change: Callable[[Array, Terms, float], Array]) -> Compute:
 
 
 def shift(array: Array, by: int, edge: int | float) -> Array:
-    """Moved by a row; the row that is left without one has that of row `edge`, or the number, where that is a float."""
+    """Rows shifted by one; the missing row is a copy of row `edge`, or that number if it is a float."""
     moved = np.roll(array, by, axis=0)
     moved[0 if by > 0 else -1] = array[edge] if isinstance(edge, int) else edge
     return moved
 
 
 def with_lambda_in_ratios(case: Case) -> Terms:
-    """Those of lambda pi / mu, and so with min(c-bar, lambda pi / mu) for c."""
+    """Terms with lambda pi / mu as ratio, so that c is min(c-bar, lambda pi / mu)."""
     with np.errstate(divide="ignore"):
         return make_terms(case, log_rhos=case.inputs["log_rhos"] + np.log(case.params["lambda_"]), lambda_=1.0)
 
 
 def with_input_where(find: FindRows, name: str, value: float) -> MakeTerms:
-    """Those of an input that has this value in some rows."""
+    """Terms with an input that has this value in some rows."""
     return with_inputs(**{name: lambda case: np.where(find(case), value, case.inputs[name])})
 
 
 def with_traces_across(find: FindRows) -> MakeTerms:
-    """The right ones, but for c, which is lambda in some rows."""
+    """The right terms, except for c, which is lambda in some rows."""
 
     def make(case: Case) -> Terms:
         terms = make_terms(case)
@@ -122,7 +122,7 @@ def is_done(case: Case) -> Array:
 
 
 def _find_ends(case: Case, name: str) -> Array:
-    """[T, B, 1, ...], of as many axes as the case has."""
+    """Ends as [T, B, 1, ...], with as many axes as the case."""
     shape = case.expected["vs"].shape
     return case.ends.get(name, np.zeros(shape[:2], dtype=bool)).reshape(shape[:2] + (1,) * (len(shape) - 2))
 
@@ -133,7 +133,7 @@ def is_zero(case: Case) -> Array:
 
 
 def is_before(find: FindRows) -> FindRows:
-    """Whether the next row is such a one."""
+    """Whether the condition holds for the next row."""
     return lambda case: follow(find(case), np.zeros_like(find(case)[0]))
 
 
@@ -143,7 +143,7 @@ def add_to_last(rows: Array, more: Array) -> Array:
 
 
 def bootstrap_from_the_next_episode(case: Case, find: FindRows, in_delta: bool, in_advantage: bool) -> Outputs:
-    """With V(x_{t+2}) for V(x_{t+1}) where row t + 1 is a reset step."""
+    """Terms with V(x_{t+2}) for V(x_{t+1}) where row t + 1 is a reset step."""
     terms, is_last = make_terms(case), is_before(find)(case)
     next_values = np.where(is_last, follow(terms.next_values, terms.next_values[-1]), terms.next_values)
     vs = solve_vs(terms._replace(next_values=next_values) if in_delta else terms)
@@ -152,7 +152,7 @@ def bootstrap_from_the_next_episode(case: Case, find: FindRows, in_delta: bool, 
 
 
 def bootstrap_after_the_last(case: Case, in_advantage: bool) -> Outputs:
-    """With V(x_T) for v_T - V(x_T), and so for v_T twice that."""
+    """Outputs with V(x_T) for v_T - V(x_T), so that v_T is twice V(x_T)."""
     terms = make_terms(case)
     last = terms.next_values[-1]
     vs = solve_vs(terms, after_last=last)
@@ -160,7 +160,7 @@ def bootstrap_after_the_last(case: Case, in_advantage: bool) -> Outputs:
 
 
 def swap_axes(case: Case) -> Outputs:
-    """With time along axis 1: only where T = B does V(x_T) fit nevertheless."""
+    """Outputs with time as axis 1; V(x_T) only fits then if T = B."""
     terms = make_terms(case)
     if terms.values.shape[0] != terms.values.shape[1]:
         return solve(terms)
@@ -170,7 +170,7 @@ def swap_axes(case: Case) -> Outputs:
 
 
 def with_log_probs(read: Callable[[Array, Array], Array]) -> Compute:
-    """With log probabilities that are read otherwise from the logits and actions of each policy."""
+    """Outputs with log probabilities read differently from the logits and actions of each policy."""
 
     def compute(case: Case) -> Outputs:
         actions = policies.choose_actions(case)
@@ -183,15 +183,15 @@ def with_log_probs(read: Callable[[Array, Array], Array]) -> Compute:
 
 
 def read_first_action(logits: Array, actions: Array) -> Array:
-    """Whatever was done."""
+    """Reads action 0, whatever was done."""
     return policies.log_softmax(logits)[..., 0]
 
 
 def read_turned_actions(logits: Array, actions: Array) -> Array:
-    """The actions in the order of time along axis 1."""
+    """Reads the actions with time and batch swapped."""
     return policies.take(policies.log_softmax(logits), np.swapaxes(actions, 0, 1).reshape(actions.shape))
 
 
 def read_normalized_along(axis: int) -> Callable[[Array, Array], Array]:
-    """A softmax over something else than the actions."""
+    """Reads a softmax over another axis than the actions."""
     return lambda logits, actions: policies.take(policies.log_softmax(logits, axis), actions)

@@ -1,4 +1,4 @@
-"""What somebody's function returned, as vs and advantages, whatever it calls them and whose arrays they are."""
+"""Reads vs and advantages from a function's outputs, whatever their names and array types."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,18 +17,18 @@ _INEXACT = ("bfloat16", "float16", "float32")
 
 
 class OutputError(ValueError):
-    """A function returned what is no vs and advantages of the case's shape."""
+    """A function did not return vs and advantages of the case's shape."""
 
 
 class Found(NamedTuple):
-    """Outputs in float64, and the least exact dtype that they came in, or were made of; "float64" for what is more."""
+    """Outputs in float64, and the least precise dtype of the originals or their inputs, at most "float64"."""
 
     outputs: Outputs
     dtype: str
 
 
 def read_outputs(result: Any, case: Case) -> Found:
-    """Of a tuple (vs, advantages), or of a named tuple, a mapping or an object that has both by a usual name.
+    """Reads a tuple (vs, advantages), or a named tuple, mapping or object with both under a usual name.
 
     Raises:
         OutputError: it does not fit.
@@ -46,7 +46,7 @@ def read_outputs(result: Any, case: Case) -> Found:
 
 
 def _by_name(result: Any) -> dict[str, Any] | None:
-    """vs, or the errors that serve for it, then the advantages; None where they are not there by name."""
+    """vs (or the errors in its place) and the advantages, by name; None if missing."""
     if isinstance(result, Mapping):
         members = dict(result)
     else:
@@ -82,7 +82,7 @@ def _read_array(name: str, value: Any, case: Case) -> tuple[Array, str]:
 
 
 def _to_numpy(value: Any) -> tuple[Any, str]:
-    """What NumPy can read, of a tensor that needs a gradient or lies on a GPU as well; the dtype, if NumPy lacks it."""
+    """Converts to what NumPy can read, also tensors with gradients or on a GPU; returns the dtype if NumPy lacks it."""
     if isinstance(value, list | tuple):  # a row for each step
         rows = [_to_numpy(row) for row in value]
         return [row for row, _ in rows], next((dtype for _, dtype in rows if dtype), "")

@@ -1,7 +1,7 @@
-"""Two policies whose log ratios are those of a case, for functions that take log probabilities or logits.
+"""Two policies with the log ratios of a case, for functions that take log probabilities or logits.
 
-Three actions, another one from step to step, and logits that are not normalized: each row has an offset of its own, and
-pi another than mu. So a function that forgets log_softmax, or looks at the wrong action, gets other ratios.
+There are three actions, which vary from step to step. The logits are not normalized: each row has its own offset, and
+pi's differs from mu's. So a function that forgets log_softmax, or uses the wrong action, gets different ratios.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ _SHARES = np.log([0.25, 0.75])  # of what the action taken leaves to the other t
 
 
 def choose_actions(case: Case) -> Array:
-    """int64 [T, B, ...]: neither constant along an axis nor symmetric, and not 0 where there is one step alone."""
+    """int64 [T, B, ...]: neither constant along an axis nor symmetric, and not 0 if there is only one step."""
     return (2 * _along(case, 0) + _along(case, 1) + 1) % NUM_ACTIONS
 
 
 def behavior_log_probs(case: Case) -> Array:
-    """log mu(a_t|x_t): neither above log pi nor above 0, so that those of pi are possible ones too."""
+    """log mu(a_t|x_t), low enough that log pi is not above 0 either."""
     return -1.0 - np.maximum(case.inputs["log_rhos"], 0.0)
 
 
@@ -43,7 +43,7 @@ def log_softmax(logits: Array, axis: int = -1) -> Array:
 
 
 def take(logits: Array, actions: Array) -> Array:
-    """[T, B, ...]: of each row the number at its action."""
+    """[T, B, ...]: the number of each row at its action."""
     return np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
 
 
@@ -56,5 +56,5 @@ def _logits(case: Case, log_probs: Array, offsets: Array) -> Array:
 
 
 def _along(case: Case, axis: int) -> Array:
-    """The index along an axis, in every place."""
+    """The index along an axis, at every position."""
     return np.indices(case.expected["vs"].shape)[axis]

@@ -1,4 +1,4 @@
-"""All cases, as a table and what follows from it."""
+"""The report: a table of all cases, and its summary."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -9,7 +9,7 @@ _PLURALS = {AGREES: "agree", DIFFERS: "DIFFER"}
 
 
 class Report(NamedTuple):
-    """All cases. Its text is a table."""
+    """The results of all cases. Its text is a table."""
 
     comparisons: list[Comparison]
     faults: dict[str, str]  # of each kind that differs by more than rounding: what is the matter
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 def _describe_gap(comparisons: list[Comparison]) -> list[str]:
-    """A line of what was not checked, if there is anything."""
+    """A line about what was not checked, if anything."""
     left_out = [one for one in comparisons if one.verdict == LEFT_OUT]
     checked = {one.case.kind for one in comparisons if one.verdict != LEFT_OUT}
     kinds = dict.fromkeys(one.case.kind for one in left_out)
@@ -59,7 +59,7 @@ def _describe_gap(comparisons: list[Comparison]) -> list[str]:
 
 
 def _describe_all(comparisons: list[Comparison]) -> list[str]:
-    """A line for each; what was said before is not said again."""
+    """One line for each; repeated texts are left out."""
     lines, said = [], set()
     for comparison in comparisons:
         is_known = comparison.raised and comparison.remark in said

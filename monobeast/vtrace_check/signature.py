@@ -1,4 +1,4 @@
-"""How somebody's function is called: which of its parameters gets what a case has."""
+"""How to call a function: which of its parameters gets which of a case's arguments."""
 
 import inspect
 from collections import Counter
@@ -11,7 +11,7 @@ _WAYS_OUT = "Give it a default, name the arguments in their order (--order), or 
 
 
 class Call(NamedTuple):
-    """The arguments of a call, by our names."""
+    """The arguments of a call, under our names."""
 
     positional: tuple[str, ...]
     named: dict[str, str]  # by the function's own names
@@ -23,11 +23,11 @@ class Call(NamedTuple):
 
 
 def read_order(order: str | Iterable[str]) -> Call:
-    """A call by position: names one by one, or in one text with commas or blanks between.
+    """A call by position, from names given one by one or in one text separated by commas or blanks.
 
     Raises:
-        TypeError: these are no names.
-        ValueError: there is none, one twice, one that nobody knows, or one missing that V-trace needs.
+        TypeError: these are not names.
+        ValueError: there is no name, one is repeated or unknown, or one that V-trace needs is missing.
     """
     own = order.replace(",", " ").split() if isinstance(order, str) else read_names("order", order)
     if not own:
@@ -40,10 +40,10 @@ def read_order(order: str | Iterable[str]) -> Call:
 
 
 def read_names(option: str, names: Any) -> list[str]:
-    """The names that an option has, in a list or the like.
+    """The names in an option's value, such as a list.
 
     Raises:
-        TypeError: these are no names.
+        TypeError: these are not names.
     """
     found = [*names] if isinstance(names, Iterable) else [names]
     if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in found):
@@ -52,12 +52,12 @@ def read_names(option: str, names: Any) -> list[str]:
 
 
 def read_signature(function: Callable[..., Any]) -> Call:
-    """A call by the names of the function's parameters, and by position as far as that goes.
+    """A call by the names of the function's parameters, passed by position where possible.
 
-    A function such as that of `jax.vmap` treats what is named unlike what has a position.
+    Functions such as those of `jax.vmap` treat arguments passed by name differently from those passed by position.
 
     Raises:
-        ValueError: it does not tell its parameters, needs something that no case has, or lacks what V-trace needs.
+        ValueError: its parameters are unknown, or it needs one that no case has, or lacks one that V-trace needs.
     """
     try:
         told = [*inspect.signature(function).parameters.values()]
@@ -93,7 +93,7 @@ def _assign(parameters: list[inspect.Parameter], by_position: bool) -> Call:
 
 
 def _takes(function: Callable[..., Any], call: Call) -> bool:
-    """Whether the function itself, which may wrap the one whose signature it shows, can be called like that."""
+    """Whether the function itself accepts this call; it may wrap the one whose signature it shows."""
     try:
         inspect.signature(function, follow_wrapped=False).bind(*call.positional, **call.named)
     except (TypeError, ValueError):
@@ -108,7 +108,7 @@ def _refuse(own: str, name: str | None = None) -> NoReturn:
 
 
 def _check(call: Call) -> Call:
-    """The call; ValueError unless it has what V-trace needs."""
+    """Returns the call; raises ValueError unless it has what V-trace needs."""
     for alternatives in NEEDED:
         if not any(set(names) <= set(call.taken) for names in alternatives):
             lacking = ", or ".join(" with ".join(names) for names in alternatives)

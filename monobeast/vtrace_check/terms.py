@@ -1,6 +1,6 @@
-"""What equations (1) and (4) are made of, and their solution: in NumPy, so that a mistake is a changed term.
+"""The terms of equations (1) and (4), and their solution, in NumPy; a mistake is a changed term.
 
-The right values are never used to judge: those come from the vectors.
+They are never used as reference values: those come from the vectors.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from monobeast.vtrace_vectors import Array, Case
 
 
 class Outputs(NamedTuple):
-    """What a function gives for a case: float64 [T, B, ...] each."""
+    """A function's outputs for a case: float64 [T, B, ...] each."""
 
     vs: Array
     pg_advantages: Array
@@ -47,17 +47,17 @@ def make_terms(case: Case, **changed: Any) -> Terms:
 
 
 def follow(rows: Array, last: Array) -> Array:
-    """Every row replaced by the next, the last one by `last`: what stands at t + 1."""
+    """The values at t + 1: every row replaced by the next, the last one by `last`."""
     return np.concatenate([rows[1:], last[None]])
 
 
 def solve(terms: Terms, after_last: Array | float = 0.0) -> Outputs:
-    """Remark 1 and equation (4); `after_last` is v_T - V(x_T), which is 0 by right."""
+    """Remark 1 and equation (4); `after_last` is v_T - V(x_T), which should be 0."""
     return complete(solve_vs(terms, after_last), terms)
 
 
 def complete(vs: Array, terms: Terms) -> Outputs:
-    """With the advantages that follow from vs, right or not."""
+    """Adds the advantages that follow from vs, right or wrong."""
     return Outputs(vs, solve_advantages(terms, follow(vs, terms.next_values[-1])))
 
 
@@ -74,6 +74,6 @@ def solve_vs(terms: Terms, after_last: Array | float = 0.0) -> Array:
 
 
 def solve_advantages(terms: Terms, vs_t_plus_1: Array) -> Array:
-    """Equation (4), with what is given for v_{s+1}."""
+    """Equation (4), with the given values for v_{s+1}."""
     with np.errstate(invalid="ignore", over="ignore"):
         return terms.pg_rhos * (terms.rewards + terms.discounts * vs_t_plus_1 - terms.values)

@@ -1,4 +1,4 @@
-"""The ways in which a mistake may be made: throughout or in one place, one row on or back, at this edge or that."""
+"""Variants of a mistake: everywhere or in one place, shifted forward or back, with different edges."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +29,7 @@ Ways = dict[str, Compute]  # to make a mistake: how, and what it gives
 
 
 def in_places(how: str, wrong: MakeTerms) -> Ways:
-    """A mistake that may be made throughout, or in vs or the advantages alone."""
+    """A mistake made everywhere, only in vs, or only in the advantages."""
     return {
         how: everywhere(wrong),
         f"{how}, in vs alone": in_vs(wrong),
@@ -38,7 +38,7 @@ def in_places(how: str, wrong: MakeTerms) -> Ways:
 
 
 def of_ratios(how: str, wrong: MakeTerms) -> Ways:
-    """One that may be made in rho or c alone as well."""
+    """A mistake that can also be made only in rho or only in c."""
     return {
         **in_places(how, wrong),
         f"{how}, in delta's rho alone": in_vs(only("rhos", wrong)),
@@ -78,13 +78,13 @@ def shift_discounts() -> Ways:
 
 
 def shift_in_trace(name: str, where: str = "") -> Ways:
-    """As the trace has no use for the last row's, there is one way to take that of the next step."""
+    """A shift within the trace; without use of the last row, taking the next step's value has only one variant."""
     ways = {"that of the next step" + where: everywhere(shifted(name, -1, -1))}
     return ways | {how + where: everywhere(shifted(name, by, edge)) for by, edge, how in SHIFTS if by > 0}
 
 
 def bootstrapped(last: Callable[[Terms], Array]) -> MakeTerms:
-    """Of another V(x_T)."""
+    """Terms with another V(x_T)."""
     return with_terms(next_values=lambda terms, _: follow(terms.values, last(terms)))
 
 
