@@ -368,6 +368,8 @@ def test_the_command_without_a_comparison_runs_once(capfd, fake_runs):
         ("--baseline monobeast --compare=--use_lstm", "--baseline monobeast --compare: exclude each other"),
         ("--json /nowhere/found.json", "--json /nowhere/found.json: must be a file in a folder that can be written to"),
         ("--xpid mine", "--xpid mine: not for benchmark, which keeps none of its runs"),
+        ("--wandb", "--wandb True: not for benchmark, which keeps none of its runs"),
+        ("--compare=--wandb", "--compare: takes flags of train that a benchmark can vary, not --wandb"),
         ("--num_actors -1", "--num_actors -1: must be at least 0"),
         ("--compare=--num_actors=-1", "--num_actors -1: must be at least 0"),
         ("--compare=--seconds=3", "--compare: takes flags of train that a benchmark can vary, not --seconds"),
