@@ -1,11 +1,13 @@
 """Whether costs grow where they need not: steps a second and memory by slots, actors, sizes and lengths of episodes."""
 
 import argparse
+import os
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -105,7 +107,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Training processes import this file by its name.
-    import os
-
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    os.environ.update(command_line.environment(Path(__file__).resolve().parent))
     sys.exit(main())

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import recorder
 from bounds import Check, atari_checks, mean_at_least, mean_return, relative_value
 
+from monobeast.config import to_flags
+
 TESTS = recorder.ROOT / "tests"  # where the task with a fixed horizon is
 
 
@@ -171,7 +173,4 @@ def runs_of(name: str, seeds: tuple[int, ...] | None = None) -> list[tuple[str, 
 
 def flags_of(variant: Variant, seed: int) -> list[str]:
     """The command line of a run, after `monobeast train`, but for where it is kept."""
-    flags = []
-    for name, value in (variant.settings | {"seed": seed}).items():
-        flags += [f"--{'' if value else 'no_'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
-    return flags
+    return to_flags(variant.settings | {"seed": seed})

@@ -17,7 +17,6 @@ from recorded_runs import write_run
 from resource_needs import make_config
 
 from monobeast import environments, preparation
-from monobeast.__main__ import run_command
 from monobeast.benchmarks import baseline, process_tree, python_atari, report, whole
 from monobeast.benchmarks.whole import Whole
 from monobeast.config import Config
@@ -224,17 +223,6 @@ def test_start_and_warm_up_are_left_out_of_a_run(tmp_path, cells, expected):
 
 def test_a_run_that_has_not_begun_has_no_window(tmp_path):
     assert whole.find_window(tmp_path / "run", seconds=1.0, warm_up_s=1.0) is None
-
-
-def test_flags_of_a_run_give_back_its_settings(monkeypatch):
-    settings = {"env": "CartPole-v1", "use_lstm": True, "life_loss_terminal": False, "clip_c_threshold": None}
-    settings |= {"env_kwargs": '{"sutton_barto_reward": true}', "learning_rate": 5e-4, "num_actors": 3}
-    seen = []
-    monkeypatch.setattr("monobeast.__main__._train", lambda chosen: seen.append(chosen) or 0)
-
-    assert run_command(["train", *whole.to_flags(settings)]) == 0
-
-    assert seen == [settings]
 
 
 def write_process(proc, pid, parent, pss_kilobytes=None):
