@@ -10,6 +10,7 @@ from typing import Any
 import command_line
 import gymnasium
 import numpy as np
+import pages
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
@@ -97,12 +98,12 @@ def main() -> None:
         for _ in range(chosen.rounds):
             for name, of_one in settings.items():
                 found[name].append(whole.run(of_one, chosen.seconds, warm_up_s=2.0))
-        print(f"\n| {title} | steps/s | of the first | peak memory (PSS) |\n| --- | --- | --- | --- |")
         speeds = {name: statistics.median(one.steps_per_second for one in runs) for name, runs in found.items()}
+        first, rows = next(iter(speeds.values())), []
         for name, speed in speeds.items():
             memory = max(one.peak_memory or 0 for one in found[name])
-            ratio = speed / next(iter(speeds.values()))
-            print(f"| {name} | {speed:,.0f} | {ratio:.2f} | {format_bytes(memory)} |", flush=True)
+            rows.append([name, f"{speed:,.0f}", f"{speed / first:.2f}", format_bytes(memory)])
+        print("", pages.table([title, "steps/s", "of the first", "peak memory (PSS)"], rows), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

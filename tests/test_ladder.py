@@ -132,7 +132,7 @@ def test_the_score_of_a_test_is_read_from_what_it_says():
 def test_what_a_page_says_of_runs_follows_from_the_records(page):
     text = page.read_text()
 
-    assert "<!-- from results/: " in text and results.render(text) == text
+    assert "<!-- from scripts/results.py: " in text and results.render(text) == text
 
 
 def test_every_record_is_of_a_run_that_can_be_made_again():
