@@ -19,6 +19,7 @@ from monobeast.costs import parts
 from monobeast.costs.limit import Costs, find_bounds
 from monobeast.costs.parts import Subject
 from monobeast.environments import Spaces
+from monobeast.files import replaced
 from monobeast.makers import Makers
 from monobeast.networks import Network
 from monobeast.resources import machine
@@ -229,11 +230,10 @@ def _read(path: Path, measured_for: dict[str, Any]) -> Sizes | None:
 def _write(path: Path, sizes: Sizes, measured_for: dict[str, Any]) -> bool:
     """Caches the sizes; returns whether that worked."""
     content = {"sizes": sizes._asdict(), "measured_for": measured_for}
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-        temporary.replace(path)  # whole, though two runs may measure at a time
+        with replaced(path, is_shared=True) as partial:  # two runs may measure at a time
+            partial.write_text(json.dumps(content, indent=2) + "\n")
     except OSError:
         return False
     return True

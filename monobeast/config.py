@@ -224,3 +224,14 @@ def _check_type(setting: dataclasses.Field, value: Any) -> None:
     if is_misplaced_bool or not isinstance(value, accepted):
         wanted = getattr(setting.type, "__name__", str(setting.type))
         raise ValueError(f"--{setting.name} {value!r}: must be of type {wanted}")
+
+
+def to_flags(settings: dict[str, Any]) -> list[str]:
+    """Settings, by the names of their fields, as the words of a command line that gives them."""
+    words = []
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no_{name}")
+        else:
+            words += [f"--{name}", "none" if value is None else str(value)]
+    return words

@@ -1,12 +1,13 @@
 """Films of episodes as mp4, in original colors and at the game's normal speed."""
 
-import os
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+
+from monobeast.files import replaced
 
 # Color is stored for two by two pixels, so that the small screens of old games would lose theirs unless enlarged.
 _LEAST_HEIGHT = 400
@@ -37,20 +38,15 @@ class Film:
 
     def __init__(self, path: Path, frames_per_second: float) -> None:
         self._path = path
-        self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")  # the suffix tells ffmpeg the format
         self._frames_per_second = frames_per_second
         self._writer: Generator[None, Any, None] | None = None
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        if self._writer is not None:
-            self._writer.close()  # waits for ffmpeg
-            if kind is None:
-                os.replace(self._partial, self._path)
-            else:
-                self._partial.unlink(missing_ok=True)
+    def __exit__(self, *error: Any) -> None:
+        self._opened.__exit__(*error)
 
     def add(self, picture: np.ndarray) -> None:
         """Adds a picture, uint8 [height, width, 3]; all pictures of a film have the same size.
@@ -70,14 +66,15 @@ class Film:
         even = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # as the format wants it
         colors = ("-colorspace", _COLORS, "-color_primaries", _COLORS, "-color_trc", _COLORS)
         writer = imageio_ffmpeg.write_frames(
-            str(self._partial),
+            str(self._opened.enter_context(replaced(self._path))),
             (width, height),
             fps=self._frames_per_second,
             quality=_QUALITY,
             codec="libx264",
             macro_block_size=1,  # else it would stretch the picture to a multiple of 16
             ffmpeg_log_level="error",
-            output_params=["-vf", f"{enlarged},{even}", *colors],
+            output_params=["-vf", f"{enlarged},{even}", *colors, "-f", "mp4"],
         )
+        self._opened.callback(writer.close)  # waits for ffmpeg
         writer.send(None)
         return writer

@@ -1,7 +1,6 @@
 """Writes a network as an ONNX file: one step of the agent, for programs without PyTorch."""
 
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from monobeast import trees
 from monobeast.environments import Spaces
+from monobeast.files import replaced
 from monobeast.networks import AgentInput, AgentNetwork, Network
 from monobeast.rollouts import allocate
 
@@ -82,12 +82,8 @@ def write(path: Path, network: Network, spaces: Spaces, description: dict[str, s
         )
     assert program is not None
     program.model.metadata_props.update(description)
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with replaced(path) as partial:
         program.save(str(partial), external_data=False)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager

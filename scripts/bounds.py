@@ -1,16 +1,17 @@
 """The bounds that a run must reach, and measures of its folder."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import command_line
 import numpy as np
 import recorder
 import torch
 
 from monobeast import environments
+from monobeast.config import to_flags
 from monobeast.networks import AgentInput, make_network
 from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs import checkpoint
@@ -41,10 +42,10 @@ def mean_return(folder: Path) -> float:
 
 
 def test_return(folder: Path) -> float:
-    """Mean return of 20 games played by `test`; its output goes to test.txt."""
-    where = ["--savedir", str(folder.parent), "--xpid", folder.name, "--num_episodes", "20", "--seed", "1"]
-    command = [sys.executable, "-m", "monobeast", "test", *where]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    """Mean return of 20 games that `test` plays; what it says goes to test.txt."""
+    settings = {"savedir": folder.parent, "xpid": folder.name, "num_episodes": 20, "seed": 1}
+    command = command_line.monobeast("test", *to_flags(settings))
+    result = subprocess.run(command, env=command_line.environment(), stdout=subprocess.PIPE, text=True, check=True)
     print(result.stdout, end="")
     (folder / recorder.TEST_FILE).write_text(result.stdout)
     return recorder.read_test(folder).mean

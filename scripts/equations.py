@@ -10,6 +10,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from pages import fill, table
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "vtrace.md"
 MATHEMATICS = [ROOT / "monobeast" / f"{name}.py" for name in ("vtrace", "corrections", "losses", "learner")]
@@ -26,7 +28,6 @@ EQUATIONS = {
     "appendix D.1": "losses are sums",
     "table 2": "other corrections",
 }
-_BLOCK = re.compile(r"(<!-- from docstrings -->\n).*?(<!-- end -->)", re.DOTALL)
 _SKIP = re.compile(r"\b(?:skip|skipif|xfail|importorskip)\b")
 _CITATION = re.compile(r"equation \(\d\)|(?:remark|theorem|table) \d|section \d\.\d|appendix \w\.\d", re.IGNORECASE)
 
@@ -65,12 +66,16 @@ def find_run(path: Path) -> set[str]:
 
 
 def render(page: str) -> str:
-    """The page with its table regenerated."""
-    rows = ["| arXiv 1802.01561 | what | function | test |", "| --- | --- | --- | --- |"]
-    for equation, what in EQUATIONS.items():
-        cells = [equation, what, ", ".join(find_functions(equation)), "; ".join(find_tests(equation))]
-        rows.append(f"| {' | '.join(cells)} |")
-    return _BLOCK.sub(lambda block: "\n".join([block[1], *rows, "", block[2]]), page)
+    """The page with its table made anew."""
+    return fill(page, __file__, {"equations": _equations})
+
+
+def _equations() -> str:
+    rows = [
+        [equation, what, ", ".join(find_functions(equation)), "; ".join(find_tests(equation))]
+        for equation, what in EQUATIONS.items()
+    ]
+    return table(["arXiv 1802.01561", "what", "function", "test"], rows)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 import argparse
 import dataclasses
 import itertools
-import re
 from pathlib import Path
-from typing import Any
+
+from pages import fill, table
 
 from monobeast.config import Config
 from monobeast.presets import PRESETS
@@ -21,37 +21,25 @@ _TITLES = {
     "environment": "Environment (also flags of `test`)",
     "test": "Only for `test`",
 }
-_BLOCK = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def _row(*cells: Any) -> str:
-    return f"| {' | '.join('' if cell is None else str(cell) for cell in cells)} |"
+def _presets() -> str:
+    names = dict.fromkeys(itertools.chain.from_iterable(PRESETS.values()))
+    rows = [[f"`--{name}`", *(preset.get(name) for preset in PRESETS.values())] for name in names]
+    return table(["flag", *(f"`{name}`" for name in PRESETS)], rows)
 
 
-def _presets() -> list[str]:
-    lines = [_row("flag", *(f"`{name}`" for name in PRESETS)), _row(*["---"] * (len(PRESETS) + 1))]
-    for name in dict.fromkeys(itertools.chain.from_iterable(PRESETS.values())):
-        lines.append(_row(f"`--{name}`", *(preset.get(name) for preset in PRESETS.values())))
-    return lines
-
-
-def _flags() -> list[str]:
-    lines = []
+def _flags() -> str:
+    parts = []
     for group, settings in itertools.groupby(dataclasses.fields(Config), lambda setting: setting.metadata["group"]):
-        lines += [f"### {_TITLES[group]}", "", _row("flag", "default", "meaning"), _row("---", "---", "---")]
-        for setting in settings:
-            meaning = setting.metadata["help"].replace("|", "\\|")
-            lines.append(_row(f"`--{setting.name}`", setting.default, meaning))
-        lines.append("")
-    return lines[:-1]
-
-
-_MAKERS = {"presets": _presets, "flags": _flags}
+        rows = [[f"`--{one.name}`", one.default, one.metadata["help"].replace("|", "\\|")] for one in settings]
+        parts += [f"### {_TITLES[group]}", table(["flag", "default", "meaning"], rows)]
+    return "\n\n".join(parts)
 
 
 def render(page: str) -> str:
-    """The page with its tables regenerated."""
-    return _BLOCK.sub(lambda block: "\n".join([block[1].rstrip(), "", *_MAKERS[block[2]](), "", block[3]]), page)
+    """The page with its tables made anew."""
+    return fill(page, __file__, {"presets": _presets, "flags": _flags})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import itertools
 import statistics
 from typing import Any
 
+import pages
+
 from monobeast import preparation
 from monobeast.benchmarks import whole
 from monobeast.config import AUTO, Config
@@ -37,12 +39,11 @@ def main() -> None:
     sizes = [dict(zip(AUTO, size, strict=True)) for size in all_sizes]
     auto = preparation.prepare(Config(**chosen)).config
     speeds = measure([chosen | size for size in sizes])
-    best = max(speeds)
-    print("| actors | environments each | learner threads | steps/s | relative to the best | |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    best, rows = max(speeds), []
     for speed, size in sorted(zip(speeds, sizes, strict=True), key=lambda pair: -pair[0]):
         mark = "auto" if all(getattr(auto, name) == value for name, value in size.items()) else ""
-        print(f"| {' | '.join(map(str, size.values()))} | {speed:,.0f} | {speed / best:.2f} | {mark} |")
+        rows.append([*size.values(), f"{speed:,.0f}", f"{speed / best:.2f}", mark])
+    print(pages.table(["actors", "environments each", "learner threads", "steps/s", "of the best", ""], rows))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Checks that costs do not grow unnecessarily: steps per second and memory by slots, actors, sizes, episode lengths."""
 
 import argparse
+import os
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import gymnasium
 import numpy as np
+import pages
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
@@ -95,17 +98,15 @@ def main() -> None:
         for _ in range(chosen.rounds):
             for name, of_one in settings.items():
                 found[name].append(whole.run(of_one, chosen.seconds, warm_up_s=2.0))
-        print(f"\n| {title} | steps/s | of the first | peak memory (PSS) |\n| --- | --- | --- | --- |")
         speeds = {name: statistics.median(one.steps_per_second for one in runs) for name, runs in found.items()}
+        first, rows = next(iter(speeds.values())), []
         for name, speed in speeds.items():
             memory = max(one.peak_memory or 0 for one in found[name])
-            ratio = speed / next(iter(speeds.values()))
-            print(f"| {name} | {speed:,.0f} | {ratio:.2f} | {format_bytes(memory)} |", flush=True)
+            rows.append([name, f"{speed:,.0f}", f"{speed / first:.2f}", format_bytes(memory)])
+        print("", pages.table([title, "steps/s", "of the first", "peak memory (PSS)"], rows), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
     # Training processes import this file by its name.
-    import os
-
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    os.environ.update(command_line.environment(Path(__file__).resolve().parent))
     sys.exit(main())

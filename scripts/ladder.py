@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import recorder
 from bounds import Check, atari_checks, mean_at_least, mean_return, relative_value
 
-TESTS = recorder.ROOT / "tests"  # has the task with a fixed horizon
+from monobeast.config import to_flags
+
+TESTS = recorder.ROOT / "tests"  # where the task with a fixed horizon is
 
 
 class Variant(NamedTuple):
@@ -170,8 +172,5 @@ def runs_of(name: str, seeds: tuple[int, ...] | None = None) -> list[tuple[str, 
 
 
 def flags_of(variant: Variant, seed: int) -> list[str]:
-    """The command line of a run, after `monobeast train`, without its folder."""
-    flags = []
-    for name, value in (variant.settings | {"seed": seed}).items():
-        flags += [f"--{'' if value else 'no_'}{name}"] if isinstance(value, bool) else [f"--{name}", str(value)]
-    return flags
+    """The command line of a run, after `monobeast train`, but for where it is kept."""
+    return to_flags(variant.settings | {"seed": seed})

@@ -12,15 +12,16 @@ import itertools
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import command_line
 import ladder
 import numpy as np
 import recorder
 
+from monobeast.config import to_flags
 from monobeast.plotting.recorded_run import RecordedRun
 
 FOLDER = recorder.RESULTS / "lag"
@@ -54,11 +55,10 @@ class Outcome(NamedTuple):
 def train(task: str, correction: str, lag: int, seed: int, savedir: Path) -> Path:
     """Trains in a separate process; returns the run's folder."""
     name = f"{task}-{correction}-{lag}-{seed}"
-    variant = ladder.Variant(SETTINGS[task] | {"correction": correction, "force_lag": lag}, ())
-    flags = [*ladder.flags_of(variant, seed), "--savedir", str(savedir), "--xpid", name]
+    own = {"correction": correction, "force_lag": lag, "seed": seed, "savedir": savedir, "xpid": name}
+    command = command_line.monobeast("train", *to_flags(SETTINGS[task] | own))
     # One thread each: runs side by side would wait for each other's.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "monobeast", "train", *flags]
+    environment = command_line.environment() | {"OMP_NUM_THREADS": "1"}
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
     return savedir / name
 

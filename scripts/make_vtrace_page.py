@@ -21,11 +21,11 @@ from monobeast.vtrace_check.messages import write_power
 from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Case
+from pages import fill, table
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "vtrace.md"
 PLOT = ROOT / "docs" / "vtrace_fixed_point.svg"
-_BLOCK = re.compile(r"(<!-- from scripts/make_vtrace_page.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 PARAMETERS = {"clip_rho_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "clip_c_threshold": 1.0, "lambda_": 1.0}
 CUT = 0.0  # the ratio of a reset step, whose logarithm is minus infinity
@@ -89,7 +89,7 @@ def render(page: str) -> str:
         "fault_inputs": render_fault_inputs,
         "faults": render_faults,
     }
-    return _BLOCK.sub(lambda block: f"{block[1]}\n{makers[block[2]]()}\n\n{block[3]}", page)
+    return fill(page, __file__, makers)
 
 
 def render_code() -> str:
@@ -105,7 +105,7 @@ def _without_docstring(function: object) -> str:
 
 def render_example_inputs() -> str:
     gamma, last = WORKED.discounts[0], WORKED.states[-1]
-    return _fill(
+    return _wrap(
         f"""Three steps, γ = {gamma:g}, ρ̄ = c̄ = λ = 1; V(x_3) = {last:g} is the bootstrap value. Start with the last
         row."""
     )
@@ -118,7 +118,7 @@ def render_example() -> str:
     delta = rho * (WORKED.rewards + np.array(WORKED.discounts) * V[1:] - V[:-1])
     head = ["t", "pi / mu", "rho = c", "r", "gamma", "V(x_t)", "V(x_{t+1})", "delta", "v - V", "v", "advantage"]
     columns = [WORKED.ratios, rho, WORKED.rewards, WORKED.discounts, V[:-1], V[1:], delta, vs - V[:-1], vs, advantages]
-    return _table(head, [[t, *map(_number, row)] for t, row in enumerate(zip(*columns, strict=True))])
+    return table(head, [[t, *map(_number, row)] for t, row in enumerate(zip(*columns, strict=True))])
 
 
 def render_example_steps() -> str:
@@ -148,7 +148,7 @@ def render_example_steps() -> str:
 def render_two_actions() -> str:
     minimum, policy = np.minimum(MU, PI), chosen_policy(1.0)
     earned, low, high = _join(REWARDS, " and "), 1 / (MU / PI).max(), (PI / MU).max()
-    return _fill(
+    return _wrap(
         f"""One state, two actions with rewards {earned}, γ = {GAMMA:g}, π = ({_join(PI)}), μ = ({_join(MU)}):
         the value of π is {value_of(PI):g}, that of μ is {value_of(MU):g}. At ρ̄ = 1 the minimum is ({_join(minimum)}),
         normalized ({_join(policy)}), so V is {value_of(policy):g}. From the largest ratio on, ρ̄ = {high:g}, V is that
@@ -157,7 +157,7 @@ def render_two_actions() -> str:
 
 
 def render_deviation() -> str:
-    return _fill(
+    return _wrap(
         f"""*Deviation* is the standard deviation of v_0 over all trajectories of {N} steps under μ, with V at the fixed
         point. *Contraction* is the factor by which an update of {N} steps multiplies the error of V."""
     )
@@ -175,18 +175,18 @@ def render_rho_bars() -> str:
         policy, found = chosen_policy(rho_bar), find_fixed_point(rho_bar, min(1.0, rho_bar))
         numbers = [f"{number:.3f}" for number in (value_of(policy), *found)]
         rows.append([f"{rho_bar:g}", f"{policy[0]:.3f}, {policy[1]:.3f}", *numbers])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def render_c_bars() -> str:
     """What c-bar changes, at rho-bar 1."""
     rows = [[f"{c_bar:g}", *(f"{number:.3f}" for number in find_fixed_point(1.0, c_bar))] for c_bar in C_BARS]
-    return _table(["c-bar", "fixed point", "contraction", "deviation of v_0"], rows)
+    return table(["c-bar", "fixed point", "contraction", "deviation of v_0"], rows)
 
 
 def render_end_inputs() -> str:
     V, gamma = TRUNCATED.states, TRUNCATED.discounts[0]
-    return _fill(
+    return _wrap(
         f"""Two steps with reward {TRUNCATED.rewards[0]:g}, an episode end, the reset step (row 2), one step of the next
         episode; on-policy, γ = {gamma:g}. V is {V[0]:g}, {V[1]:g}, then {V[2]:g} at the final observation, {V[3]:g} at
         the next episode's first observation, and {V[4]:g} after it. A is the advantage:"""
@@ -201,7 +201,7 @@ def render_ends() -> str:
         "truncation, and a reset step that counts (ratio 1)": TRUNCATED._replace(ratios=[1.0] * 4).solve(),
     }
     head = ["what ends in row 1", *(f"v_{t}" for t in range(4)), *(f"A_{t}" for t in range(4))]
-    return _table(head, [[name, *map(_number, np.concatenate(outputs))] for name, outputs in rows.items()])
+    return table(head, [[name, *map(_number, np.concatenate(outputs))] for name, outputs in rows.items()])
 
 
 def render_end_steps() -> str:
@@ -213,7 +213,7 @@ def render_end_steps() -> str:
     def sum_of(t: int, after: float, result: float) -> str:
         return f"{r[t]:g} + {gamma:g} · {after:g} = {result:g}"
 
-    return _fill(
+    return _wrap(
         f"""By hand: v_1 is {sum_of(1, V[2], cut[1])} after truncation and {terminated:g} after termination. If the
         reset step counts, the next episode leaks into v_1: row 3 has the target {sum_of(3, V[4], counted[3])}, row 2
         has {sum_of(2, counted[3], counted[2])}, and v_1 is {sum_of(1, counted[2], counted[1])}."""
@@ -224,13 +224,13 @@ def render_arguments() -> str:
     """Arguments that a function may take and return, and their names."""
     names = {f"`{name}`": others.split() for name, (_, others) in ARGUMENTS.items()}
     names |= {f"`{name}`, returned": list(others) for name, *others in (VS, ERRORS, ADVANTAGES)}
-    return _table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
+    return table(["name", "other names"], [[name, f"`{'`, `'.join(others)}`"] for name, others in names.items()])
 
 
 def render_tolerances() -> str:
     """When a case agrees."""
     exact, rounded = write_power(TOLERANCE), write_power(FLOAT32_TOLERANCE)
-    return _fill(
+    return _wrap(
         f"""A case *agrees* if no error exceeds {exact} of the largest magnitude in its column ({rounded} if inputs or
         outputs have float32 or less; `--tolerance` sets another limit). Otherwise it *differs*; it *failed* if there
         was nothing to compare."""
@@ -239,7 +239,7 @@ def render_tolerances() -> str:
 
 def render_fault_inputs() -> str:
     rho_bar, pg_rho_bar, c_bar, lambda_ = APART.values()
-    return _fill(
+    return _wrap(
         f"""The table shows their effect on one column, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
         c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. Wrong numbers are bold.
         Some mistakes can be made in several ways, {len(FAULTS)} in all; the table shows the first."""
@@ -259,7 +259,7 @@ def render_faults() -> str:
     case = make_case()
     T = len(EVERYTHING.rewards)
     given = zip(("pi / mu", "gamma", "r", "V"), EVERYTHING, strict=True)
-    inputs = _table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
+    inputs = table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
     right = np.concatenate([array[:, 0] for array in case.expected.values()])
     rows, hidden = [["none", *map(_number, right)]], []
     for name, count in Counter(fault.name for fault in FAULTS).items():
@@ -272,7 +272,7 @@ def render_faults() -> str:
             hidden.append(title)
         else:
             rows.append([title, *cells])
-    outputs = _table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
+    outputs = table(["mistake", *(f"v_{t}" for t in range(T)), *(f"A_{t}" for t in range(T))], rows)
     others = "\n".join(f"* {text}" for text in hidden)
     return f"{inputs}\n\n{outputs}\n\nThese only show with logits, or with several columns:\n\n{others}"
 
@@ -282,15 +282,9 @@ def _number(value: float) -> str:
     return f"{value + 0.0:.4f}".rstrip("0").rstrip(".") if abs(value) > 5e-5 else "0"
 
 
-def _fill(text: str) -> str:
+def _wrap(text: str) -> str:
     """One paragraph, wrapped to the page's width."""
     return textwrap.fill(" ".join(text.split()), 120, break_on_hyphens=False)
-
-
-def _table(head: list[str], rows: list[list[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    filled = [[*line, *[""] * (len(head) - len(line))] for line in lines]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in filled)
 
 
 if __name__ == "__main__":

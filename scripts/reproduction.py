@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import ladder
 import recorder
 
@@ -19,10 +20,8 @@ def train(variant: ladder.Variant, seed: int, savedir: Path, xpid: str) -> int:
     """Trains in a separate process; returns its exit code. Signals to this process are passed on to the run."""
     flags = [*ladder.flags_of(variant, seed), "--savedir", str(savedir), "--xpid", xpid]
     print(f"\n{shlex.join(['python', '-m', 'monobeast', 'train', *flags])}", flush=True)
-    search_path = os.pathsep.join(filter(None, [str(ladder.TESTS), os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "monobeast", "train", *flags], env=os.environ | {"PYTHONPATH": search_path}
-    )
+    command = command_line.monobeast("train", *flags)
+    process = subprocess.Popen(command, env=command_line.environment(ladder.TESTS))
     # A terminal sends Ctrl-C to the run as well, which then saves what it has.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.SIG_IGN)

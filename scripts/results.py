@@ -14,6 +14,7 @@ import ladder
 import lag
 import numpy as np
 import recorder
+from pages import fill, table
 
 from monobeast.__main__ import run_command
 from monobeast.atari_scores import human_normalized, reference_scores
@@ -23,7 +24,6 @@ from monobeast.plotting.recorded_run import RecordedRun
 
 PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
 PICTURE = recorder.ROOT / "docs" / "pong.png"
-_BLOCK = re.compile(r"(<!-- from results/: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # Settings that affect an Atari score.
 _MEANING = (
@@ -50,19 +50,19 @@ def write_pages() -> None:
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, regenerated."""
     makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong, "lag": render_lag}
-    return _BLOCK.sub(lambda block: f"{block[1]}{makers[block[2]]()}{block[3]}", page)
+    return fill(page, __file__, makers)
 
 
 def render_ladder() -> str:
-    """A section for each rung that has a recorded run."""
-    return "".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
+    """A section for every rung that has a recorded run."""
+    return "\n\n".join(_render_rung(name, rung) for name, rung in ladder.RUNGS.items() if _recorded(name))
 
 
 def render_lag() -> str:
     """The outcome of each correction at each lag; empty without a record."""
     if not lag.FOLDER.is_dir():
         return ""
-    return "\n".join(["", f"![lag]({lag.PICTURE.name})", "", *_table(lag.tabulate(lag.read())), "", ""])
+    return f"![lag]({lag.PICTURE.name})\n\n{_table(lag.tabulate(lag.read()))}"
 
 
 def render_pong() -> str:
@@ -80,7 +80,7 @@ def render_pong() -> str:
         f"{returns.mean():.2f} of 21, and `test` scores {score.mean:.2f} ± {score.deviation:.2f} over "
         f"{score.num_episodes} games."
     )
-    return f"\n![{PICTURE.stem}](docs/{PICTURE.name})\n\n" + textwrap.fill(text, 120) + "\n\n"
+    return f"![{PICTURE.stem}](docs/{PICTURE.name})\n\n{textwrap.fill(text, 120)}"
 
 
 def draw_pong() -> None:
@@ -105,11 +105,11 @@ def _render_rung(name: str, rung: ladder.Rung) -> str:
         flags = shlex.join(ladder.flags_of(variant, rung.seeds[0]))
         lines += [_wrap(f"python -m monobeast train {flags}"), ""]
     lines += [f"Machine: {'; '.join(sorted(machine))}.", ""]
-    lines += _table([_describe_run(run) for run, _ in runs])
+    lines.append(_table([_describe_run(run) for run, _ in runs]))
     spec = find_spec(runs[0][0].config["env"])
     if is_atari(spec):
         lines += ["", *_render_atari(runs[0][0], spec.kwargs["game"])]
-    return "\n".join(["", *lines, "", ""])
+    return "\n".join(lines)
 
 
 def _wrap(command: str) -> str:
@@ -149,7 +149,7 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
     """The score beside published ones, and the settings that affect it."""
     score = recorder.read_test(run.folder)
     references = reference_scores()[game]
-    rows = {
+    scores = {
         f"this run, `test`, {score.num_episodes} games, sampled": f"{score.mean:.2f} ± {score.deviation:.2f}",
         "random (DQN papers)": f"{references.random:g}",
         "human (DQN papers)": f"{references.human:g}",
@@ -159,20 +159,20 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
             f"{references.monobeast_200M_frames_sticky_mean:g} ± {references.monobeast_200M_frames_sticky_std:g}"
         ),
     }
-    table = [
+    rows = [
         {"agent": agent, "score": text, "human-normalized": f"{human_normalized(game, float(text.split()[0])):.1f} %"}
-        for agent, text in rows.items()
+        for agent, text in scores.items()
     ]
     meaning = ", ".join(f"`{name}` {run.config[name]}" for name in _MEANING)
     frames = run.meta["step"] * run.config["frame_skip"]
-    return [*_table(table), "", f"After {frames / 1e6:.0f}M frames. Settings that affect the score: {meaning}."]
+    return [_table(rows), "", f"After {frames / 1e6:.0f}M frames. Settings that affect the score: {meaning}."]
 
 
 def render_trials() -> str:
     """One row per trial and per run that followed from them: settings, returns over time, health of the features."""
     folders = sorted(path for path in (recorder.RESULTS / "trials").glob("*") if path.is_dir())
     folders += [path for path in (recorder.RESULTS / name for name in _CAME_OF_THEM) if path.is_dir()]
-    return "\n".join(["", *_table([_describe_trial(RecordedRun(folder)) for folder in folders]), "", ""])
+    return _table([_describe_trial(RecordedRun(folder)) for folder in folders])
 
 
 def _describe_trial(run: RecordedRun) -> dict[str, Any]:
@@ -192,9 +192,9 @@ def _last(run: RecordedRun, column: str) -> str:
     return f"{values[-1]:.2g}" if len(values) else ""
 
 
-def _table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *[list(row.values()) for row in rows]] if rows else []
-    return [f"| {' | '.join(line)} |" for line in lines]
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Of rows with the same names in the same order; there is at least one."""
+    return table([*rows[0]], [row.values() for row in rows])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from recorded_runs import write_run
 from resource_needs import make_config
 
 from monobeast import environments, preparation
-from monobeast.__main__ import run_command
 from monobeast.benchmarks import baseline, process_tree, python_atari, report, whole
 from monobeast.benchmarks.whole import Whole
 from monobeast.config import Config
@@ -226,17 +225,6 @@ def test_a_run_that_has_not_begun_has_no_window(tmp_path):
     assert whole.find_window(tmp_path / "run", seconds=1.0, warm_up_s=1.0) is None
 
 
-def test_flags_of_a_run_give_back_its_settings(monkeypatch):
-    settings = {"env": "CartPole-v1", "use_lstm": True, "life_loss_terminal": False, "clip_c_threshold": None}
-    settings |= {"env_kwargs": '{"sutton_barto_reward": true}', "learning_rate": 5e-4, "num_actors": 3}
-    seen = []
-    monkeypatch.setattr("monobeast.__main__._train", lambda chosen: seen.append(chosen) or 0)
-
-    assert run_command(["train", *whole.to_flags(settings)]) == 0
-
-    assert seen == [settings]
-
-
 def write_process(proc, pid, parent, pss_kilobytes=None):
     folder = proc / str(pid)
     folder.mkdir()
@@ -368,6 +356,8 @@ def test_the_command_without_a_comparison_runs_once(capfd, fake_runs):
         ("--baseline monobeast --compare=--use_lstm", "--baseline monobeast --compare: exclude each other"),
         ("--json /nowhere/found.json", "--json /nowhere/found.json: must be a file in a folder that can be written to"),
         ("--xpid mine", "--xpid mine: not for benchmark, which keeps none of its runs"),
+        ("--wandb", "--wandb True: not for benchmark, which keeps none of its runs"),
+        ("--compare=--wandb", "--compare: takes flags of train that a benchmark can vary, not --wandb"),
         ("--num_actors -1", "--num_actors -1: must be at least 0"),
         ("--compare=--num_actors=-1", "--num_actors -1: must be at least 0"),
         ("--compare=--seconds=3", "--compare: takes flags of train that a benchmark can vary, not --seconds"),

@@ -16,7 +16,7 @@ from command_lines import run
 from process_tree import catches, wait_until
 
 from monobeast.__main__ import _COMMANDS, run_command
-from monobeast.config import Config
+from monobeast.config import Config, to_flags
 
 TESTS = Path(__file__).parent
 # The limit ends a run that a killed test leaves behind.
@@ -89,6 +89,17 @@ def test_every_command_has_help(command, capsys):
 
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: monobeast {command}")
+
+
+def test_flags_of_settings_give_back_the_settings(monkeypatch):
+    settings = {"env": "CartPole-v1", "use_lstm": True, "life_loss_terminal": False, "clip_c_threshold": None}
+    settings |= {"env_kwargs": '{"sutton_barto_reward": true}', "learning_rate": 5e-4, "num_actors": 3}
+    seen = []
+    monkeypatch.setattr("monobeast.__main__._train", lambda chosen: seen.append(chosen) or 0)
+
+    assert run_command(["train", *to_flags(settings)]) == 0
+
+    assert seen == [settings]
 
 
 def test_help_of_test_names_its_own_flags():

@@ -51,7 +51,7 @@ def test_a_test_that_may_never_run_does_not_count(text, tmp_path, monkeypatch):
 
 
 def test_a_table_out_of_date_is_written_anew():
-    page = "before\n<!-- from docstrings -->\n| old |\n<!-- end -->\nafter"
+    page = "before\n<!-- from scripts/equations.py: equations -->\n| old |\n<!-- end -->\nafter"
 
     lines = equations.render(page).splitlines()
 

@@ -11,6 +11,7 @@ from monobeast.config import Config
 
 SCRIPTS = str(Path(__file__).resolve().parent.parent / "scripts")
 sys.path.insert(0, SCRIPTS)
+import command_line  # noqa: E402
 import grid  # noqa: E402
 import growth  # noqa: E402
 
@@ -45,3 +46,14 @@ def test_a_grid_has_the_median_of_runs_by_turns(monkeypatch, capsys):
 
     assert grid.measure([{"num_actors": 1}, {"num_actors": 2}]) == [200.0, 600.0]
     assert order == [1, 2] * 3
+
+
+@pytest.mark.parametrize(("before", "kept"), [(None, []), ("", []), ("/a:/b", ["/a", "/b"])])
+def test_what_a_script_starts_looks_for_modules_in_named_folders_alone(monkeypatch, before, kept):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONPATH", before)
+
+    path = command_line.environment(Path(SCRIPTS))["PYTHONPATH"]
+
+    assert path.split(":") == [str(Path(SCRIPTS).parent), SCRIPTS, *kept]

@@ -11,6 +11,8 @@ import pytest
 
 from monobeast.__main__ import _make_parser
 from monobeast.config import Config
+from monobeast.environments.atari import ATARI_ONLY
+from monobeast.plotting.run_groups import _IRRELEVANT
 from monobeast.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -23,13 +25,8 @@ import reproduction  # noqa: E402
 import results  # noqa: E402
 
 RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
-# What does not change what is learned, is recorded, or is given by the seed.
-UNPINNED = set("seed xpid savedir resume exact_resume max_seconds stall_timeout_s log_interval_s".split())
-UNPINNED |= set("checkpoint_interval_s disable_checkpoint actor_timeout_s max_actor_restarts start_method".split())
-UNPINNED |= set("disable_cuda max_bad_updates env_kwargs timeline num_episodes greedy render video".split())
-UNPINNED |= set("save_episodes max_episode_steps best evaluate_every evaluate_episodes tensorboard wandb".split())
-UNPINNED |= {"force_lag", "compile"}  # for a study alone; changes rounding alone
-ATARI_ONLY = set("frame_skip noop_max sticky_actions full_action_space max_episode_frames".split())
+# What does not change what is learned, or is given by the seed; an environment's own; what is for a study alone.
+UNPINNED = _IRRELEVANT | {"compile", "env_kwargs", "force_lag"}
 
 
 def parsed(variant, seed):
@@ -41,7 +38,7 @@ def test_a_rung_pins_every_setting_that_matters_and_its_command_says_so(name, va
     given = parsed(variant, seed)
 
     assert given == variant.settings | {"seed": seed}
-    unpinned = UNPINNED if variant.settings["preset"] == "atari" else UNPINNED | ATARI_ONLY
+    unpinned = UNPINNED if variant.settings["preset"] == "atari" else UNPINNED | set(ATARI_ONLY)
     assert set(given) >= {setting.name for setting in Config.__dataclass_fields__.values()} - unpinned
     assert set(given) >= set(PRESETS["atari"])
     Config(**given)
@@ -135,7 +132,7 @@ def test_the_score_of_a_test_is_read_from_what_it_says():
 def test_what_a_page_says_of_runs_follows_from_the_records(page):
     text = page.read_text()
 
-    assert "<!-- from results/: " in text and results.render(text) == text
+    assert "<!-- from scripts/results.py: " in text and results.render(text) == text
 
 
 def test_every_record_is_of_a_run_that_can_be_made_again():

@@ -24,6 +24,7 @@ ROWS = [
     "atari_scores",
     "registration",
     "user_code",
+    "files",
     "presets",
     "config",
     "seeding",

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
 import flags  # noqa: E402
+import pages  # noqa: E402
 
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -40,13 +41,32 @@ def test_the_tables_of_flags_and_presets_are_those_of_the_code():
 
 
 def test_tables_out_of_date_are_written_anew():
-    blocks = [f"<!-- from the code: {name} -->\n| stale |\n<!-- end -->\n" for name in ("presets", "flags")]
+    blocks = [f"<!-- from scripts/flags.py: {name} -->\n| stale |\n<!-- end -->\n" for name in ("presets", "flags")]
 
     written = flags.render("before\n" + "".join(blocks) + "after")
 
     assert written.startswith("before\n") and written.endswith("\nafter") and "stale" not in written
     assert "| `--learning_rate` | 0.0007 | 0.0003 | 0.001 | 0.0006 | 0.00048 |" in written
     assert "| `--log_interval_s` | 5.0 | seconds between" in written
+
+
+def test_a_script_writes_its_own_blocks_and_leaves_those_of_others():
+    block = "<!-- from scripts/{}.py: x -->\nold\n<!-- end -->\n"
+    page = block.format("one") + block.format("other")
+
+    written = pages.fill(page, "somewhere/one.py", {"x": lambda: "new"})
+
+    assert written == "<!-- from scripts/one.py: x -->\n\nnew\n\n<!-- end -->\n" + block.format("other")
+    assert pages.fill(page, "one.py", {"x": lambda: ""}).startswith("<!-- from scripts/one.py: x -->\n<!-- end -->")
+
+
+def test_a_block_that_nothing_writes_is_an_error():
+    with pytest.raises(KeyError, match="gone"):
+        pages.fill("<!-- from scripts/one.py: gone -->\n<!-- end -->", "one.py", {})
+
+
+def test_cells_that_are_not_there_are_empty():
+    assert pages.table(["a", "b"], [[1, None], [2]]) == "| a | b |\n| --- | --- |\n| 1 |  |\n| 2 |  |"
 
 
 def test_every_logged_column_is_explained():

@@ -11,10 +11,8 @@ from recorded_runs import EPISODES, write_run
 
 from monobeast.__main__ import run_command
 from monobeast.commands import plot
-from monobeast.config import Config
 from monobeast.plotting.curves import Curve, average
 from monobeast.plotting.figure import short_number
-from monobeast.plotting.run_groups import _IRRELEVANT, _SPEED
 
 
 def figure_of(*arguments):
@@ -136,6 +134,7 @@ def test_every_differing_setting_is_named(tmp_path):
 def test_settings_that_do_not_change_what_is_learned_make_no_curve_of_their_own(tmp_path):
     write_run(tmp_path / "a")
     others = {"seed": 3, "savedir": "elsewhere", "log_interval_s": 1.0, "num_learner_threads": 2, "device": "cuda"}
+    others |= {"timeline": "trace.json", "evaluate_every": 1000, "evaluate_episodes": 3, "compile": True}
     write_run(tmp_path / "b", max_seconds=60.0, num_episodes=3, disable_checkpoint=True, **others)
 
     assert legend(figure_of(tmp_path / "a", tmp_path / "b")) == ["2 seeds"]
@@ -168,10 +167,6 @@ def test_a_setting_that_changed_on_the_way_is_unlike_one_that_did_not(tmp_path):
         "batch_size 8 then 16 (from step 100) then 32 (from step 200)",
         "batch_size 32",
     ]
-
-
-def test_settings_left_out_of_the_comparison_exist():
-    assert _IRRELEVANT | _SPEED <= set(Config.__dataclass_fields__)
 
 
 def test_two_runs_with_one_seed_are_not_called_two_seeds(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 from monobeast import environments
 from monobeast.config import Config
-from monobeast.environments.atari import is_atari
+from monobeast.environments.atari import ATARI_ONLY, is_atari
 from monobeast.environments.registry import find_spec
 
 # TorchBeast's defaults, but for network, unroll and batch, which must be the same for a ratio to mean anything. The
@@ -19,7 +19,6 @@ _MONOBEAST: dict[str, Any] = {
     "precision": "float32",
     "memory_format": "contiguous",
 }
-_OF_ATARI = ("frame_skip", "noop_max", "sticky_actions", "full_action_space", "max_episode_frames")
 
 
 def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +37,8 @@ def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
         )
     if config.env_kwargs != "{}":
         raise ValueError(f"--env_kwargs {config.env_kwargs}: not with --baseline monobeast, whose wrappers have none")
-    arguments = {"game": config.env} | {name: getattr(config, name) for name in _OF_ATARI}
-    own = {name: value for name, value in settings.items() if name not in _OF_ATARI}
+    arguments = {"game": config.env} | {name: getattr(config, name) for name in ATARI_ONLY}
+    own = {name: value for name, value in settings.items() if name not in ATARI_ONLY}
     return own | {
         "env": "monobeast.benchmarks.python_atari:monobeast/PythonAtari-v0",
         "env_kwargs": json.dumps(arguments),

@@ -15,6 +15,7 @@ import numpy as np
 
 import monobeast
 from monobeast.benchmarks import process_tree
+from monobeast.config import to_flags
 from monobeast.plotting.recorded_run import RecordedRun
 
 _POLL_S = 0.5
@@ -91,17 +92,6 @@ def find_window(folder: Path, seconds: float, warm_up_s: float) -> Whole | None:
         return None
     steps, updates = (int(logs[name][last] - logs[name][first]) for name in ("step", "updates"))
     return Whole(steps, updates, float(clock[last] - clock[first]), None)
-
-
-def to_flags(settings: dict[str, Any]) -> list[str]:
-    """Settings as train takes them on its command line."""
-    flags = []
-    for name, value in settings.items():
-        if isinstance(value, bool):
-            flags.append(f"--{name}" if value else f"--no_{name}")
-        else:
-            flags.append(f"--{name}={'none' if value is None else value}")
-    return flags
 
 
 @contextmanager

@@ -26,7 +26,8 @@ _OWN: dict[str, Any] = {  # flags and their defaults
     "baseline": None,
     "json": None,
 }
-_NOT_KEPT = ("timeline", "xpid", "savedir", "resume", "exact_resume", "max_seconds")  # what speaks of a run that lasts
+# What speaks of a run that lasts.
+_NOT_KEPT = ("timeline", "tensorboard", "wandb", "xpid", "savedir", "resume", "exact_resume", "max_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from monobeast.config import Config
+from monobeast.files import replaced
 from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
 from monobeast.plotting.recorded_run import RecordedRun, find_folder
 from monobeast.plotting.run_groups import (
@@ -195,12 +196,10 @@ def _write(figure: "Figure", out: Path) -> None:
     picture = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "monobeast"}):
         figure.savefig(picture, format=kind, metadata=no_date)
-    partial = out.parent / f".monobeast-plot-{os.getpid()}"
     try:
-        partial.write_bytes(picture.getvalue())
-        os.replace(partial, out)
+        with replaced(out, is_shared=True) as partial:
+            partial.write_bytes(picture.getvalue())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ValueError(f"--out {out}: cannot be written: {error.strerror}") from None
 
 

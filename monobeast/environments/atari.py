@@ -10,6 +10,15 @@ from monobeast.environments.screen import EMULATOR_FRAMES_PER_SECOND, WithScreen
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"
 
+# Settings that only ALE knows, with the values that are also true of an environment without them.
+ATARI_ONLY = {
+    "frame_skip": (1,),
+    "noop_max": (0,),
+    "sticky_actions": (0.0,),
+    "full_action_space": (False,),
+    "max_episode_frames": (),
+}
+
 # Arguments of AtariVectorEnv that are not for --env_kwargs, and where their values come from instead.
 _RESERVED = {
     "game": "use --env",

@@ -11,22 +11,13 @@ from gymnasium.vector import VectorEnv
 
 from monobeast import user_code
 from monobeast.config import Config
-from monobeast.environments.atari import check_kwargs, is_atari, make_native, make_with_screen
+from monobeast.environments.atari import ATARI_ONLY, check_kwargs, is_atari, make_native, make_with_screen
 from monobeast.environments.registry import find_spec
 from monobeast.environments.single import make_single
 from monobeast.environments.spaces import Spaces, require_supported
 from monobeast.environments.vector import VectorEnvironment
 
 _PICTURES = "rgb_array"  # Gymnasium's name of the render mode that gives arrays
-
-# Settings that only ALE knows, with the values that are also true of an environment without them.
-_ATARI_ONLY = {
-    "frame_skip": (1,),
-    "noop_max": (0,),
-    "sticky_actions": (0.0,),
-    "full_action_space": (False,),
-    "max_episode_frames": (),
-}
 
 
 def resolve(config: Config) -> Config:
@@ -129,7 +120,7 @@ def _require_pictures(config: Config, spec: EnvSpec) -> None:
 
 def _refuse_atari_only(config: Config) -> None:
     defaults = {setting.name: setting.default for setting in dataclasses.fields(Config)}
-    for name, harmless in _ATARI_ONLY.items():
+    for name, harmless in ATARI_ONLY.items():
         value = getattr(config, name)
         if value != defaults[name] and value not in harmless:
             raise ValueError(f"--{name} {value}: is for Atari only; leave it out for --env {config.env}")

@@ -11,6 +11,7 @@ from monobeast.plotting.recorded_run import RecordedRun
 _IRRELEVANT = {
     *("seed", "xpid", "savedir", "resume", "exact_resume"),  # what seeds of one experiment differ in
     *("log_interval_s", "checkpoint_interval_s", "disable_checkpoint", "tensorboard", "wandb"),  # what is kept of a run
+    *("timeline", "evaluate_every", "evaluate_episodes"),  # how it is looked at meanwhile
     *("max_seconds", "stall_timeout_s", "max_bad_updates"),  # when a run ends
     *("actor_timeout_s", "max_actor_restarts", "start_method"),  # how it is kept alive
     "disable_cuda",  # the device that it led to is recorded
@@ -18,7 +19,7 @@ _IRRELEVANT = {
     *(setting.name for setting in dataclasses.fields(Config) if setting.metadata["group"] == "test"),
 }
 # These decide where and how fast it is computed, not what, rounding aside: they count where time does.
-_SPEED = {"device", "num_learner_threads"}
+_SPEED = {"device", "num_learner_threads", "compile", "memory_format"}
 
 
 class RunGroup(NamedTuple):

@@ -4,7 +4,7 @@ import logging
 import math
 from typing import NamedTuple
 
-from monobeast.config import Config
+from monobeast.config import Config, to_flags
 from monobeast.environments import Spaces
 from monobeast.networks import Network
 from monobeast.resources import dry_update, footprint, machine, way_out
@@ -201,16 +201,12 @@ def _refuse(config: Config, rows: list[Row], smaller: dict[str, int]) -> str:
     """One line: the settings, what is too small for them, and what would fit."""
     bad = [row for row in rows if not row.fits]
     present = {name: getattr(config, name) for name in smaller or way_out.SIZES}
-    ways = [f"{_flags(smaller)} would fit"] if smaller else []
+    ways = [f"{' '.join(to_flags(smaller))} would fit"] if smaller else []
     if len(bad) == 1 and bad[0].remedy:
         gibibytes = -(-bad[0].needed * _SHM_MARGIN_PERCENT // (100 * 2**30))  # "g" of docker and of mount
         ways.append(bad[0].remedy.format(needed=bad[0].needed, gibibytes=gibibytes))
     way = ", or ".join(ways) or "smaller values of these are not enough"
-    return f"{_flags(present)}: {', and '.join(row.complain() for row in bad)}; {way}"
-
-
-def _flags(settings: dict[str, int]) -> str:
-    return " ".join(f"--{name} {value}" for name, value in settings.items())
+    return f"{' '.join(to_flags(present))}: {', and '.join(row.complain() for row in bad)}; {way}"
 
 
 def _allow_open_files(plan: Plan) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from monobeast.config import Config
+from monobeast.files import replaced, sync
 
 FILE_NAME = "checkpoint.pt"
 PREVIOUS_FILE_NAME = "checkpoint.previous.pt"
@@ -36,18 +37,12 @@ def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> 
     """Like `save`, for any file; the previous file is kept as `previous`, if given."""
     packed = io.BytesIO()  # into a file, torch would make of a full disk an error that is no OSError
     torch.save({"format_version": _FORMAT_VERSION, **content}, packed)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(packed.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
+    with replaced(path) as partial:
+        partial.write_bytes(packed.getbuffer())
+        sync(partial)
         if previous is not None and path.exists():
             _keep(path, previous)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    _sync_folder(path.parent)  # else the new name may not outlive a power cut
+    sync(path.parent)  # else the new name may not outlive a power cut
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -117,23 +112,10 @@ def read_config(content: dict[str, Any], folder: Path) -> Config:
 
 
 def _keep(path: Path, kept: Path) -> None:
-    """Gives a file a second name, replacing an older file of that name."""
-    link = kept.with_name(kept.name + ".partial")
-    link.unlink(missing_ok=True)  # left by a process that was killed
+    """Gives a file a second name, in place of an older file of that name."""
     try:
-        os.link(path, link)
+        with replaced(kept) as link:
+            link.unlink(missing_ok=True)  # left by a process that was killed
+            os.link(path, link)
     except OSError:  # a file system without links: for a moment there is the previous one alone, which `load` takes
         os.replace(path, kept)
-    else:
-        os.replace(link, kept)
-        link.unlink(missing_ok=True)  # still there where both were names of one file, after a kill at this point
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # Windows opens no folders
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from monobeast.files import replaced, sync
+
 logger = logging.getLogger(__name__)
 
 
@@ -22,14 +24,12 @@ class CsvFile:
 
     def __init__(self, path: Path, columns: tuple[str, ...], up_to_step: int | None = None) -> None:
         kept = [] if up_to_step is None else _read_rows(path, up_to_step)
-        partial = path.with_name(path.name + ".partial")
-        with open(partial, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows([row.get(name, "") for name in columns] for row in kept)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)  # at no moment are the rows before lost
+        with replaced(path) as partial:  # at no moment are the rows before lost
+            with open(partial, "w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows([row.get(name, "") for name in columns] for row in kept)
+            sync(partial)
         self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
         self._lines = io.StringIO(newline="")

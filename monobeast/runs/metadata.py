@@ -15,6 +15,7 @@ import torch
 
 import monobeast
 from monobeast.config import Config
+from monobeast.files import replaced
 from monobeast.resources import machine
 
 FILE_NAME = "meta.json"
@@ -78,12 +79,8 @@ class Metadata:
         return [*history, {name: before[name] for name in _HISTORY if name in before}]
 
     def _write(self) -> None:
-        partial = self._path.with_suffix(".partial")
-        try:
+        with replaced(self._path) as partial:
             partial.write_text(json.dumps(self._content, indent=2) + "\n")
-            os.replace(partial, self._path)
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def _now() -> str:

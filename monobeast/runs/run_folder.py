@@ -5,8 +5,10 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from monobeast.files import replaced
 
 _LATEST = "latest"
 # `is_held` takes the lock for a moment; these retries outlast that.
@@ -53,15 +55,10 @@ def find(savedir: str, xpid: str | None) -> Path:
 
 
 def link_latest(folder: Path) -> None:
-    """Makes `latest` a link to `folder`, relative so that the savedir can be moved; nothing without support for
-    links."""
-    link = folder.parent / _LATEST
-    partial = folder.parent / f".{_LATEST}-{os.getpid()}"
-    try:
+    """Lets `latest` point to `folder`, relatively, so that the savedir can be moved; nothing where links can't be."""
+    # At no moment is there no link.
+    with suppress(OSError), replaced(folder.parent / _LATEST, is_shared=True) as partial:
         partial.symlink_to(folder.name, target_is_directory=True)
-        os.replace(partial, link)  # at no moment is there no link
-    except OSError:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,0 +1,44 @@
+"""Files that take the place of others whole or not at all, whatever ends the process that writes them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def replaced(path: Path, is_shared: bool = False) -> Iterator[Path]:
+    """Gives a path beside `path` to write to; what is there in the end takes the place of `path`.
+
+    Where that fails, `path` stays as it was, and what was written is removed. What a killed process leaves there is
+    removed by the next one that replaces `path`, unless that is shared.
+
+    Args:
+        path: Of the file, or link, which need not be there yet.
+        is_shared: Whether several processes may replace it at a time: each then writes to a path of its own.
+
+    Raises:
+        OSError: it cannot be replaced.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if is_shared else f"{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        with suppress(OSError):  # of which there is none where it has the other's name by now
+            partial.unlink()
+
+
+def sync(path: Path) -> None:
+    """Waits until a file's content, or a folder's names, would outlive a power cut.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    if path.is_dir() and os.name != "posix":
+        return  # Windows opens no folders
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

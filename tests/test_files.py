@@ -1,0 +1,70 @@
+"""Files are replaced whole or not at all."""
+
+import os
+
+import pytest
+
+from monobeast import files
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_file_is_replaced_when_it_is_whole(tmp_path, is_shared):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    with files.replaced(path, is_shared) as partial:
+        partial.write_text("new")
+        assert partial.parent == path.parent and path.read_text() == "old"
+
+    assert path.read_text() == "new" and os.listdir(tmp_path) == ["file.txt"]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_where_writing_fails_the_old_file_stays_alone(tmp_path, is_shared):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        with files.replaced(path, is_shared) as partial:
+            partial.write_text("n")
+            raise RuntimeError("in the middle")
+
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_what_a_killed_process_left_does_not_last(tmp_path):
+    path = tmp_path / "file.txt"
+    with files.replaced(path) as partial:
+        partial.write_text("new")
+    partial.write_text("cut o")
+
+    with files.replaced(path) as partial:
+        partial.write_text("new")
+
+    assert path.read_text() == "new" and os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_processes_that_replace_a_file_at_a_time_write_to_paths_of_their_own(tmp_path, monkeypatch):
+    paths = set()
+    for pid in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        with files.replaced(tmp_path / "file.txt", is_shared=True) as partial:
+            partial.touch()
+        paths.add(partial)
+
+    assert len(paths) == 2
+
+
+def test_an_error_of_the_caller_is_not_hidden_by_that_of_clearing_up(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(RuntimeError, match="the first"):
+        with files.replaced(tmp_path / "file" / "below"):
+            raise RuntimeError("the first")
+
+
+def test_files_and_folders_can_be_synced(tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    files.sync(tmp_path / "file")
+    files.sync(tmp_path)
