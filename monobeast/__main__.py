@@ -52,11 +52,11 @@ def main() -> NoReturn:
 
 def _leave(exit_code: int) -> NoReturn:
     """Ends the process at once: no second Ctrl-C spoils the exit code, no thread of an environment keeps it alive."""
-    from monobeast import processes  # not above: until `main` has begun, a Ctrl-C ends in a traceback
+    from monobeast import start_methods  # not above: until `main` has begun, a Ctrl-C ends in a traceback
 
     for child in multiprocessing.active_children():  # of an environment as well
         child.kill()
-    processes.remove_temporary_folder()
+    start_methods.remove_temporary_folder()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, AttributeError):  # nobody reads any more; closed from the start
             stream.flush()

@@ -22,11 +22,15 @@ class FilledSlot(NamedTuple):
     ended_at: float  # when it was filled
 
 
-class ActorFailure(NamedTuple):
-    """What an actor says before it ends by an exception."""
+class Failure(NamedTuple):
+    """What a child says before it ends by an exception."""
 
     traceback: str
-    made_environment: bool  # False: it failed before it had an environment
+    made_environment: bool | None = None  # only an actor says so; False: it failed before it had an environment
+
+    def describe(self) -> str:
+        """How the child ended."""
+        return f"ended with an exception:\n{self.traceback.rstrip()}"
 
 
 class MessageQueue:
@@ -79,6 +83,6 @@ class MessageQueue:
             return None
 
 
-def last_words() -> str:
-    """The traceback of the exception that is being handled; its end where it is long."""
-    return traceback.format_exc()[-_MAX_TRACEBACK:]
+def last_words(made_environment: bool | None = None) -> Failure:
+    """What to say of the exception that is being handled: the end of its traceback, where that is long."""
+    return Failure(traceback.format_exc()[-_MAX_TRACEBACK:], made_environment)

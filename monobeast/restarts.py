@@ -7,7 +7,7 @@ _WINDOW_S = 3600.0
 
 
 class RestartLimit:
-    """At most so many restarts within any hour.
+    """`--max_actor_restarts`: at most so many restarts within any hour; as a string, what was reached.
 
     Args:
         number: How many.
@@ -16,6 +16,9 @@ class RestartLimit:
     def __init__(self, number: int) -> None:
         self._number = number
         self._times: deque[float] = deque()
+
+    def __str__(self) -> str:
+        return f"--max_actor_restarts {self._number} within an hour"
 
     def take(self) -> bool:
         """Whether there may be one more now, which then counts."""
