@@ -62,11 +62,11 @@ def _occupy_standard_streams() -> None:
 
 def _leave(exit_code: int) -> NoReturn:
     """Ends the process at once: no second Ctrl-C changes the exit code, and no environment's thread keeps it alive."""
-    from monobeast import processes  # not above: until `main` has begun, a Ctrl-C ends in a traceback
+    from monobeast import start_methods  # not above: until `main` has begun, a Ctrl-C ends in a traceback
 
     for child in multiprocessing.active_children():  # of an environment as well
         child.kill()
-    processes.remove_temporary_folder()
+    start_methods.remove_temporary_folder()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, AttributeError):  # nobody reads any more; closed from the start
             stream.flush()

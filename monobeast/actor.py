@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monobeast import processes, seeding, trees
+from monobeast import child_setup, seeding, trees
 from monobeast.config import Config
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.makers import Makers
 from monobeast.networks import AgentInput
 from monobeast.policy import LocalPolicy
-from monobeast.queues import ActorFailure, FilledSlot, MessageQueue, last_words
+from monobeast.queues import FilledSlot, MessageQueue, last_words
 from monobeast.rollouts import Rollout
 from monobeast.weights import SharedWeights
 
@@ -130,11 +130,9 @@ def make_actor(task: ActorTask) -> Actor:
 def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_queue: MessageQueue) -> None:
     """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
     if task.out_log is not None:
-        processes.write_stacks_when_asked(task.out_log)
+        child_setup.write_stacks_when_asked(task.out_log)
     torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower
-    processes.let_others_go_first(_NICENESS)
-    free_queue.keep_reader()
-    full_queue.keep_writer()
+    child_setup.let_others_go_first(_NICENESS)
     actor = None
     try:
         actor = make_actor(task)
@@ -148,7 +146,7 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_qu
                 break
             asked_at = ended_at
     except BaseException:  # an environment may also call sys.exit
-        full_queue.put(ActorFailure(last_words(), made_environment=actor is not None))
+        full_queue.put(last_words(made_environment=actor is not None))
         raise SystemExit(1) from None
     finally:
         if actor is not None:

@@ -11,17 +11,16 @@ from typing import Self
 
 from torch import Tensor
 
-from monobeast import processes
 from monobeast.actor import ActorTask, run_actor
 from monobeast.bottleneck import Times
+from monobeast.child import Child, NotStarted
 from monobeast.config import Config
 from monobeast.environments import Spaces
+from monobeast.main_script import NO_GUARD, NO_GUARD_EXIT_CODE
 from monobeast.makers import Makers
-from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
-from monobeast.queues import ActorFailure, FilledSlot, MessageQueue
+from monobeast.queues import Failure, FilledSlot
 from monobeast.restarts import RestartLimit
 from monobeast.rollouts import BatchStaging, Rollout, allocate
-from monobeast.silence import Silence
 from monobeast.timeline import Timeline
 from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.weights import SharedWeights
@@ -49,30 +48,27 @@ class _Seat:
         self.slots = slots
         self.next_generation = first_generation
         self.made_environment = False
-        self.process: WatchedProcess | None = None
-        self.free_queue: MessageQueue | None = None
-        self.full_queue: MessageQueue | None = None
+        self.child: Child | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
-        self.silence = Silence()
         self.last_turn = 0  # when it was last answered, counted in answers
 
-    def start(self, context: multiprocessing.context.BaseContext, task: ActorTask, store: Rollout) -> None:
-        """Starts the next generation with fresh pipes and all slots."""
+    def start(self, start_method: str, task: ActorTask, store: Rollout) -> None:
+        """Starts the next generation with fresh pipes and all slots.
+
+        Raises:
+            NotStarted: there is no process now.
+        """
         self.next_generation = task.generation + 1
-        self.free_queue, self.full_queue = MessageQueue(), MessageQueue()
-        call = ChildCall(run_actor, task, store, self.free_queue, self.full_queue)
-        self.process = WatchedProcess(context.Process(target=call, name=f"actor-{self.index}"))
-        self.free_queue.keep_writer()
-        self.full_queue.keep_reader()
+        # Of the actor's queues the free one has the requests, slots to be filled, the full one the replies.
+        self.child = Child(start_method, f"actor-{self.index}", run_actor, task, store)
         self.waiting, self.under_way = deque(self.slots), set()
-        self.silence = Silence()
         self.send_slots()
 
     def send_slots(self) -> None:
         """Passes waiting slots on to the actor."""
         while self.waiting and len(self.under_way) < _MAX_UNDER_WAY:
-            self.free_queue.put(self.waiting[0])  # where the actor has died, its sentinel says so
+            self.child.send(self.waiting[0])
             self.under_way.add(self.waiting.popleft())
 
     def release(self, slot: int) -> None:
@@ -83,24 +79,20 @@ class _Seat:
 
     def describe(self) -> str:
         """One line: the process, and where its slots are."""
-        if self.process is None:
+        if self.child is None:
             return f"actor {self.index}: no process"
-        queue = "a message" if self.full_queue.has_message() else "nothing"
+        queue = "a message" if self.child.has_reply() else "nothing"
         return (
-            f"actor {self.index}: pid {self.process.pid}, silent for {self.silence.seconds:.0f} s, "
+            f"actor {self.index}: pid {self.child.pid}, silent for {self.child.silent_s:.0f} s, "
             f"{queue} in its full queue; "
             f"slots {list(self.waiting)} wait for it, {sorted(self.under_way)} are with it or in its queues"
         )
 
     def end(self) -> None:
         """Kills what is left of the process and gives its descriptors back."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.close()
-            self.process = None
-        for queue in (self.free_queue, self.full_queue):
-            if queue is not None:
-                queue.close()
+        if self.child is not None:
+            self.child.end()
+            self.child = None
 
 
 class ActorPool:
@@ -144,7 +136,6 @@ class ActorPool:
         self._seats = [
             _Seat(i, list(slots[i :: config.num_actors]), first_generation) for i in range(config.num_actors)
         ]
-        self._context = processes.context(config.start_method, preload=["monobeast.actor"])
         self._turns = itertools.count(1)
         self._restart_limit = RestartLimit(config.max_actor_restarts)
         self.num_restarts = 0
@@ -162,13 +153,23 @@ class ActorPool:
 
     def __exit__(self, *_: object) -> None:
         for seat in self._seats:
-            if seat.process is not None:
-                seat.free_queue.close()  # the actor's word to leave
+            if seat.child is not None:
+                seat.child.dismiss()
         deadline = time.monotonic() + _STOP_GRACE_S
         for seat in self._seats:
-            if seat.process is not None:
-                seat.process.join(max(0.0, deadline - time.monotonic()))
+            if seat.child is not None:
+                seat.child.join(max(0.0, deadline - time.monotonic()))
             seat.end()
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the actors' processes, in the order of the actors."""
+        return [seat.child.pid for seat in self._seats if seat.child is not None]
+
+    @property
+    def slots(self) -> list[list[int]]:
+        """Numbers of each actor's slots, wherever they are; always the same, since each is in exactly one place."""
+        return [sorted([*seat.waiting, *seat.under_way]) for seat in self._seats]
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
         """The next batch of B columns, the actors in turn; None where none was whole within `timeout_s`.
@@ -189,23 +190,22 @@ class ActorPool:
     def describe(self) -> str:
         """Where every slot is, and how long each actor has been silent; each actor writes its stacks to `out.log`."""
         for seat in self._seats:
-            if seat.process is not None:
-                seat.process.ask_for_stacks()
+            if seat.child is not None:
+                seat.child.ask_for_stacks()
         return "\n".join(seat.describe() for seat in self._seats)
 
     def _wait(self, timeout_s: float) -> None:
         """Waits for any sign of any actor, and answers it."""
-        by_fd = {seat.full_queue.fileno(): seat for seat in self._seats}
-        by_fd |= {seat.process.sentinel: seat for seat in self._seats}
+        by_sign = {sign: seat for seat in self._seats for sign in (seat.child, seat.child.sentinel)}
         start = time.perf_counter()
-        ready = multiprocessing.connection.wait(list(by_fd), timeout=timeout_s)
+        ready = multiprocessing.connection.wait(list(by_sign), timeout=timeout_s)
         end = time.perf_counter()
         self.times = self.times._replace(learner_waiting=self.times.learner_waiting + end - start)
         if self.timeline is not None:
             self.timeline.add(os.getpid(), "learner", "wait for rollouts", start, end)
         # Whoever was answered longest ago comes first: in a fixed order, a learner that is the slower side would take
         # from the same actors for ever, while the rollouts of the others grow stale.
-        for seat in sorted({by_fd[fd] for fd in ready}, key=lambda seat: seat.last_turn):
+        for seat in sorted({by_sign[sign] for sign in ready}, key=lambda seat: seat.last_turn):
             if self._staging.is_whole:
                 return  # the rest stays ready for the next call
             seat.last_turn = next(self._turns)
@@ -213,28 +213,24 @@ class ActorPool:
         self._look_for_silent_actors()
 
     def _look_for_silent_actors(self) -> None:
+        limit_s = self._config.actor_timeout_s
         for seat in self._seats:
-            is_late = seat.silence.look() > self._config.actor_timeout_s
-            is_silent = is_late and not seat.full_queue.has_message()
-            if is_silent and seat.under_way:
-                seat.process.ask_for_stacks()
-                where = f"; its stacks are in {self._out_log}" if self._out_log is not None else ""
-                self._replace(seat, f"did not answer for {self._config.actor_timeout_s:g} s{where}")
+            if seat.child.is_silent(limit_s) and seat.under_way:
+                self._replace(seat, seat.child.describe_silence(limit_s, self._out_log))
 
     def _answer(self, seat: _Seat) -> None:
-        """Takes one message of an actor, or finds it dead: only once its full queue is empty, so nothing is lost."""
-        message = seat.full_queue.get() if seat.full_queue.has_message() else None
-        if isinstance(message, FilledSlot):
-            self._take(seat, message)
-        elif isinstance(message, ActorFailure):
-            seat.process.join(_STOP_GRACE_S)  # while it closes its environments
-            could_make = message.made_environment or seat.made_environment
-            cause = f"ended with an exception:\n{message.traceback.rstrip()}"
-            self._replace(seat, cause, hopeless=None if could_make else _NO_ENVIRONMENT)
+        """Takes one reply of an actor, or finds it dead: only once its full queue is empty, so nothing is lost."""
+        reply = seat.child.receive()
+        if isinstance(reply, FilledSlot):
+            self._take(seat, reply)
+        elif isinstance(reply, Failure):
+            seat.child.join(_STOP_GRACE_S)  # while it closes its environments
+            could_make = reply.made_environment or seat.made_environment
+            self._replace(seat, reply.describe(), hopeless=None if could_make else _NO_ENVIRONMENT)
         else:
-            cause = seat.process.describe_end()
+            cause = seat.child.describe_end()
             # An environment may end its process by that code as well.
-            lacks_guard = seat.process.exit_code == NO_GUARD_EXIT_CODE and not seat.made_environment
+            lacks_guard = seat.child.wait_for_exit_code() == NO_GUARD_EXIT_CODE and not seat.made_environment
             self._replace(seat, cause, hopeless=NO_GUARD if lacks_guard else None)
 
     def _take(self, seat: _Seat, filled: FilledSlot) -> None:
@@ -248,12 +244,11 @@ class ActorPool:
             copying=self.times.copying + end - start,
         )
         if self.timeline is not None:
-            who = seat.process.pid, f"actor {seat.index}"
+            who = seat.child.pid, f"actor {seat.index}"
             self.timeline.add(*who, "wait for a slot", filled.asked_at, filled.began_at)
             self.timeline.add(*who, "rollout", filled.began_at, filled.ended_at)
             self.timeline.add(os.getpid(), "learner", "copy", start, end)
         seat.made_environment = True
-        seat.silence.end()
         seat.release(slot)
 
     def _replace(self, seat: _Seat, cause: str, hopeless: str | None = None) -> None:
@@ -269,20 +264,18 @@ class ActorPool:
         if hopeless is not None:
             raise ActorsFailed(f"{complaint}\n{hopeless}")
         if not self._restart_limit.take():
-            limit = f"--max_actor_restarts {self._config.max_actor_restarts} within an hour"
-            raise ActorsFailed(f"{complaint}\nThe run gives up: {limit}.")
+            raise ActorsFailed(f"{complaint}\nThe run gives up: {self._restart_limit}.")
         self.num_restarts += 1
         logger.warning("%s\nIt is replaced (restart %d).", complaint, self.num_restarts)
         self._start(seat)
 
     def _start(self, seat: _Seat) -> None:
-        generation = seat.next_generation
         shared = self._weights, self._out_log, self._makers
-        task = ActorTask(self._config, self._spaces, seat.index, generation, *shared)
+        task = ActorTask(self._config, self._spaces, seat.index, seat.next_generation, *shared)
         try:
-            seat.start(self._context, task, self._store)
-        except (EOFError, OSError) as error:  # the fork server died meanwhile, or there is no descriptor left
-            self._replace(seat, f"could not be started: {error!r}")
+            seat.start(self._config.start_method, task, self._store)
+        except NotStarted as failure:
+            self._replace(seat, str(failure))
 
 
 def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:

@@ -12,18 +12,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from monobeast import processes, seeding
+from monobeast import child_setup, seeding
+from monobeast.child import Child, NotStarted
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.evaluation import play_episode
+from monobeast.main_script import NO_GUARD, NO_GUARD_EXIT_CODE
 from monobeast.makers import Makers
 from monobeast.networks import Network
 from monobeast.policy import LocalPolicy
-from monobeast.processes import NO_GUARD, NO_GUARD_EXIT_CODE, ChildCall, WatchedProcess
-from monobeast.queues import MessageQueue, last_words
+from monobeast.queues import Failure, MessageQueue, last_words
 from monobeast.restarts import RestartLimit
 from monobeast.score import Episode
-from monobeast.silence import Silence
 from monobeast.weights import take
 
 _ALIVE = "alive"  # a message
@@ -50,12 +50,6 @@ class PlayedEpisode(NamedTuple):
     seconds: float  # since the evaluation began
 
 
-class EvaluatorFailure(NamedTuple):
-    """What the evaluator says before it ends by an exception."""
-
-    traceback: str
-
-
 class _Dismissed(Exception):
     """The learner has closed its end of the queue."""
 
@@ -63,10 +57,8 @@ class _Dismissed(Exception):
 def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQueue) -> None:
     """What the evaluator's process does: plays each version it is asked for, until the learner closes the queue."""
     if task.out_log is not None:
-        processes.write_stacks_when_asked(task.out_log)
+        child_setup.write_stacks_when_asked(task.out_log)
     torch.set_num_threads(1)  # it shares the cores with actors and learner
-    requests.keep_reader()
-    replies.keep_writer()
     try:
         makers = pickle.loads(task.makers)
         network = makers.make_network(task.config, task.spaces).eval()
@@ -78,7 +70,7 @@ def run_evaluator(task: EvaluatorTask, requests: MessageQueue, replies: MessageQ
     except _Dismissed:
         pass
     except BaseException:  # an environment may also call sys.exit
-        replies.put(EvaluatorFailure(last_words()))
+        replies.put(last_words())
         raise SystemExit(1) from None
 
 
@@ -136,68 +128,60 @@ class Evaluator:
 
     def __init__(self, task: EvaluatorTask) -> None:
         self._task, self._config = task, task.config
-        self._context = processes.context(self._config.start_method, preload=["monobeast.actor"])
-        self._process: WatchedProcess | None = None
-        self._requests: MessageQueue | None = None
-        self._replies: MessageQueue | None = None
+        self._child: Child | None = None
         self._was_started = self._has_given_up = False
         self._limit = RestartLimit(self._config.max_actor_restarts)
         self._played: list[Episode] = []
-        self._silence = Silence()
         self.is_busy = False
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process; None where there is none."""
+        return None if self._child is None else self._child.pid
 
     def start(self) -> bool:
         """Starts the process where there is none; whether there is one now."""
-        if self._process is not None:
+        if self._child is not None:
             return True
         if self._was_started and not self._may_start_again():
             return False
         self._was_started = True
-        self._requests, self._replies = MessageQueue(), MessageQueue()
-        call = ChildCall(run_evaluator, self._task, self._requests, self._replies)
         try:
-            self._process = WatchedProcess(self._context.Process(target=call, name="evaluator"))
-        except (EOFError, OSError) as error:  # the fork server died, or there is no descriptor left
-            self._fail(f"could not be started: {error!r}")
-            return False
-        self._requests.keep_writer()
-        self._replies.keep_reader()
-        return True
+            self._child = Child(self._config.start_method, "evaluator", run_evaluator, self._task)
+        except NotStarted as failure:
+            self._fail(str(failure))
+        return self._child is not None
 
     def begin(self, version: int) -> None:
         """Lets the evaluator, which is not busy, play the weights as they are now, where it can be started."""
         if self.start():
-            self._requests.put(version)  # where it has died, the next look finds out
-            self._silence.end()
+            self._child.send(version)  # where it has died, the next look finds out
             self._played, self.is_busy = [], True
 
     def look(self) -> tuple[list[Episode], float] | None:
         """The episodes of the evaluation and the seconds that it took, once, as soon as it is complete."""
-        while self._process is not None and self._replies.has_message():
-            message = self._replies.get()
-            self._silence.end()
-            if isinstance(message, PlayedEpisode):
-                self._played.append(message.episode)
+        while self._child is not None and self._child.has_reply():
+            reply = self._child.receive()
+            if isinstance(reply, PlayedEpisode):
+                self._played.append(reply.episode)
                 if len(self._played) == self._config.evaluate_episodes:
                     self.is_busy = False
-                    return self._played, message.seconds
-            elif message != _ALIVE:
-                self._take_failure(message)
+                    return self._played, reply.seconds
+            elif reply != _ALIVE:
+                self._take_failure(reply)
         self._look_for_silence()
         return None
 
     def wait(self, timeout_s: float) -> None:
         """Waits until there is something to look at."""
-        if self._process is not None:
-            multiprocessing.connection.wait([self._replies.fileno()], timeout=timeout_s)
+        if self._child is not None:
+            multiprocessing.connection.wait([self._child], timeout=timeout_s)
 
     def close(self) -> None:
         """Ends the process, whatever it is at."""
-        if self._process is None:
-            return
         if self.is_busy:
-            self._requests.close()  # the evaluator's word to leave
-            self._process.join(_STOP_GRACE_S)
+            self._child.dismiss()
+            self._child.join(_STOP_GRACE_S)
         self._end()
 
     def _may_start_again(self) -> bool:
@@ -205,25 +189,23 @@ class Evaluator:
             self._has_given_up = False
             return True
         if not self._has_given_up:
-            limit = f"--max_actor_restarts {self._config.max_actor_restarts} within an hour"
-            logger.warning("no evaluation: the evaluator has failed too often (%s)", limit)
+            logger.warning("no evaluation: the evaluator has failed too often (%s)", self._limit)
         self._has_given_up = True
         return False
 
-    def _take_failure(self, message: EvaluatorFailure | None) -> None:
-        if isinstance(message, EvaluatorFailure):
-            self._fail(f"ended with an exception:\n{message.traceback.rstrip()}")
-        elif self._process.exit_code == NO_GUARD_EXIT_CODE:
+    def _take_failure(self, failure: Failure | None) -> None:
+        if failure is not None:
+            self._fail(failure.describe())
+        elif self._child.wait_for_exit_code() == NO_GUARD_EXIT_CODE:
             self._limit, self._has_given_up = RestartLimit(0), True  # every other would end so, too
-            self._fail(f"{self._process.describe_end()}\n{NO_GUARD}")
+            self._fail(f"{self._child.describe_end()}\n{NO_GUARD}")
         else:
-            self._fail(self._process.describe_end())
+            self._fail(self._child.describe_end())
 
     def _look_for_silence(self) -> None:
-        is_late = self._silence.look() > self._config.actor_timeout_s
-        if self.is_busy and is_late and not self._replies.has_message():
-            self._process.ask_for_stacks()
-            self._fail(f"did not answer for {self._config.actor_timeout_s:g} s; its stacks are in {self._task.out_log}")
+        limit_s = self._config.actor_timeout_s
+        if self._child is not None and self._child.is_silent(limit_s) and self.is_busy:
+            self._fail(self._child.describe_silence(limit_s, self._task.out_log))
 
     def _fail(self, cause: str) -> None:
         """Ends what is left of the process, and says why."""
@@ -231,10 +213,7 @@ class Evaluator:
         logger.warning("the evaluator (%s) %s\nTraining goes on without it.", self._config.env, cause)
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.close()
-            self._process = None
-        for queue in (self._requests, self._replies):
-            queue.close()
+        if self._child is not None:
+            self._child.end()
+            self._child = None
         self.is_busy = False

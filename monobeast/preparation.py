@@ -11,9 +11,9 @@ import torch
 from monobeast import autotuning, environments, seeding
 from monobeast.config import AUTO, Config
 from monobeast.environments import Spaces
+from monobeast.main_script import check_main_script
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
-from monobeast.processes import check_main_script
 from monobeast.resources import requirements
 from monobeast.runs import checkpoint, continuation, resumption, run_folder, sinks
 from monobeast.user_code import is_own

@@ -22,11 +22,15 @@ class FilledSlot(NamedTuple):
     ended_at: float  # when it was filled
 
 
-class ActorFailure(NamedTuple):
-    """An actor's last message before an exception ends it."""
+class Failure(NamedTuple):
+    """A child's last message before an exception ends it."""
 
     traceback: str
-    made_environment: bool  # False: it failed before it had an environment
+    made_environment: bool | None = None  # only an actor says so; False: it failed before it had an environment
+
+    def describe(self) -> str:
+        """How the child ended."""
+        return f"ended with an exception:\n{self.traceback.rstrip()}"
 
 
 class MessageQueue:
@@ -79,6 +83,6 @@ class MessageQueue:
             return None
 
 
-def last_words() -> str:
+def last_words(made_environment: bool | None = None) -> Failure:
     """The traceback of the exception being handled; if long, only its end."""
-    return traceback.format_exc()[-_MAX_TRACEBACK:]
+    return Failure(traceback.format_exc()[-_MAX_TRACEBACK:], made_environment)

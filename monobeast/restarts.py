@@ -7,7 +7,7 @@ _WINDOW_S = 3600.0
 
 
 class RestartLimit:
-    """A maximum number of restarts within any hour.
+    """`--max_actor_restarts`: a maximum number of restarts within any hour; as a string, the limit that was reached.
 
     Args:
         number: The maximum.
@@ -16,6 +16,9 @@ class RestartLimit:
     def __init__(self, number: int) -> None:
         self._number = number
         self._times: deque[float] = deque()
+
+    def __str__(self) -> str:
+        return f"--max_actor_restarts {self._number} within an hour"
 
     def take(self) -> bool:
         """Counts one more restart if allowed; returns whether it is."""

@@ -19,7 +19,6 @@ from monobeast.evaluation_schedule import EvaluationSchedule
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.preparation import Run
-from monobeast.processes import Stopped, StopSignals
 from monobeast.publisher import make_publisher
 from monobeast.resources import machine
 from monobeast.rollouts import Rollout
@@ -27,6 +26,7 @@ from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_
 from monobeast.runs.console import logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.sinks import Sinks
+from monobeast.signals import Stopped, StopSignals
 from monobeast.stall_watch import Stalled, StallWatch
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights, weights_of

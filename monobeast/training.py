@@ -15,13 +15,13 @@ from monobeast.makers import Makers
 from monobeast.networks import NetworkMaker
 from monobeast.preparation import Run, prepare
 from monobeast.presets import PRESETS
-from monobeast.processes import StopSignals
 from monobeast.runs import checkpoint, permission, run_folder
 from monobeast.runs.console import console, logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.metadata import Metadata
 from monobeast.runs.sinks import Sinks, choose_sinks
 from monobeast.session import Session
+from monobeast.signals import StopSignals
 
 
 class Result(NamedTuple):

@@ -4,9 +4,8 @@ import multiprocessing.connection
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from monobeast import processes
-from monobeast.processes import ChildCall, WatchedProcess
-from monobeast.queues import MessageQueue, last_words
+from monobeast.child import Child, NotStarted
+from monobeast.queues import Failure, MessageQueue, last_words
 
 
 class TrialFailed(RuntimeError):
@@ -15,10 +14,6 @@ class TrialFailed(RuntimeError):
 
 class _Result(NamedTuple):
     value: Any
-
-
-class _Failure(NamedTuple):
-    traceback: str
 
 
 def run(start_method: str, timeout_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -32,38 +27,32 @@ def run(start_method: str, timeout_s: float, function: Callable[..., Any], *argu
     Raises:
         TrialFailed: the process could not be started, raised an exception, ended without a result, or took too long.
     """
-    replies = MessageQueue()
-    call = ChildCall(_answer, function, arguments, replies)
     try:
-        context = processes.context(start_method, preload=["monobeast.actor"])
-        process = WatchedProcess(context.Process(target=call, name="trial"))
-    except (EOFError, OSError) as error:  # the fork server died, or there is no descriptor left
-        replies.close()
-        raise TrialFailed(f"could not be started: {error!r}") from error
+        child = Child(start_method, "trial", _answer, function, arguments)
+    except NotStarted as failure:
+        raise TrialFailed(str(failure)) from failure
     try:
-        replies.keep_reader()
-        return _wait(process, replies, timeout_s)
+        return _wait(child, timeout_s)
     finally:
-        process.kill()
-        process.close()
-        replies.close()
+        child.end()
 
 
-def _wait(process: WatchedProcess, replies: MessageQueue, timeout_s: float) -> Any:
-    if not multiprocessing.connection.wait([replies.fileno(), process.sentinel], timeout=timeout_s):
+def _wait(child: Child, timeout_s: float) -> Any:
+    if not multiprocessing.connection.wait([child, child.sentinel], timeout=timeout_s):
         raise TrialFailed(f"was not done within {timeout_s:g} s")
-    message = replies.get() if replies.has_message() else None
-    if isinstance(message, _Result):
-        return message.value
-    if isinstance(message, _Failure):
-        raise TrialFailed(message.traceback.strip().splitlines()[-1])
-    raise TrialFailed(process.describe_end())
+    reply = child.receive()
+    if isinstance(reply, _Result):
+        return reply.value
+    if isinstance(reply, Failure):
+        raise TrialFailed(reply.traceback.strip().splitlines()[-1])
+    raise TrialFailed(child.describe_end())
 
 
-def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], replies: MessageQueue) -> None:
+def _answer(
+    function: Callable[..., Any], arguments: tuple[Any, ...], _requests: MessageQueue, replies: MessageQueue
+) -> None:
     """In the child."""
-    replies.keep_writer()
     try:
         replies.put(_Result(function(*arguments)))
     except BaseException:  # an environment may also call sys.exit
-        replies.put(_Failure(last_words()))
+        replies.put(last_words())

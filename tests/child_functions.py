@@ -26,6 +26,12 @@ def stop_a_program(connection):
     connection.send(program.wait(10))
 
 
+def answer(requests, replies):
+    """Sends back what it gets, until there is no more."""
+    while (request := requests.get()) is not None:
+        replies.put(request)
+
+
 def exit_with(code):
     """Ends at once."""
     sys.exit(code)
@@ -57,21 +63,24 @@ def be_the_parent(start_method, is_held_up):
     """Prints the number of a child that holds the GIL, in its call or held up before it, and waits to be killed."""
     import multiprocessing
 
-    from monobeast import processes
+    from monobeast import start_methods
+    from monobeast.child_setup import ChildCall
+    from monobeast.watched_process import WatchedProcess
 
     reader, writer = multiprocessing.Pipe(duplex=False)
     argument = HoldsTheGilWhenUnpickled(writer) if is_held_up else writer
-    call = processes.ChildCall(hold_the_gil, argument)
-    processes.WatchedProcess(processes.context(start_method, []).Process(target=call))
+    call = ChildCall(hold_the_gil, argument)
+    WatchedProcess(start_methods.context(start_method, []).Process(target=call))
     print(reader.recv(), flush=True)
     sleep_forever()
 
 
 def train_until_killed(savedir):
     """Goes on with the run of that folder, or begins it; every update is followed by a checkpoint."""
-    from monobeast import Config, processes, train
+    from monobeast import Config, train
+    from monobeast.child_setup import die_with_parent
 
-    processes._die_with_parent()  # should the test be killed itself
+    die_with_parent()  # should the test be killed itself
     settings = {"savedir": savedir, "xpid": "run"}
     if os.path.exists(os.path.join(savedir, "run")):
         train(Config(resume=True, **settings))

@@ -5,6 +5,10 @@ import tempfile
 import hypothesis
 import pytest
 import torch
+from hand_clock import HandClock
+
+from monobeast import child
+from monobeast.silence import Silence
 
 
 def pytest_configure():
@@ -28,3 +32,11 @@ def pytest_sessionfinish(session):
 def one_thread():
     """Tests compute little: more threads than one would only wait for each other beside the actors' processes."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """What counts the silence of children that are started in the test."""
+    moved_by_hand = HandClock()
+    monkeypatch.setattr(child, "Silence", lambda: Silence(moved_by_hand))
+    return moved_by_hand

@@ -189,14 +189,19 @@ class Threaded(Stub):
 
 
 class Hang(Stub):
-    """Step k never returns; with `hold_gil`, no other thread of the process runs any more."""
+    """Step k never returns; with `hold_gil`, no other thread of the process runs any more.
 
-    def __init__(self, k=100, hold_gil=False):
+    In the folder `hung` it leaves, before it does so, a file named by the number of its process.
+    """
+
+    def __init__(self, k=100, hold_gil=False, hung=None):
         super().__init__()
-        self.k, self.hold_gil = k, hold_gil
+        self.k, self.hold_gil, self.hung = k, hold_gil, hung
 
     def step(self, action):
         result = super().step(action)
+        if self.step_number == self.k and self.hung is not None:
+            open(os.path.join(self.hung, str(os.getpid())), "a").close()
         while self.step_number == self.k:
             if self.hold_gil:
                 ctypes.PyDLL(None).sleep(3600)

@@ -1,20 +1,22 @@
 """Actor processes: nothing lost, nothing learned twice, and dead ones replaced."""
 
+import json
 import os
 import random
 import re
 import signal
 import time
+from multiprocessing.process import BaseProcess
 
 import pytest
 import torch
 
-from monobeast import actor_pool, environments
+from monobeast import environments
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.config import Config
 from monobeast.inline_actor import InlineActor
+from monobeast.main_script import NO_GUARD_EXIT_CODE
 from monobeast.networks import make_network
-from monobeast.processes import NO_GUARD_EXIT_CODE
 from monobeast.weights import SharedWeights
 
 
@@ -39,9 +41,8 @@ def next_batch(pool, timeout_s=60):
 
 
 def assert_every_slot_is_in_one_place(pool):
-    for seat in pool._seats:
-        assert sorted([*seat.waiting, *seat.under_way]) == sorted(seat.slots)
-    assert sorted(slot for seat in pool._seats for slot in seat.slots) == list(range(pool._config.num_buffers))
+    numbers, num_actors = list(range(pool._config.num_buffers)), pool._config.num_actors
+    assert pool.slots == [numbers[actor::num_actors] for actor in range(num_actors)]
 
 
 class Streams:
@@ -202,11 +203,11 @@ def test_an_actor_may_die_before_its_first_rollout_and_while_it_waits_for_a_slot
     pool, _, _ = make_pool(num_actors=1, num_buffers=1, batch_size=2)
     streams = Streams()
     with pool:
-        os.kill(pool._seats[0].process.pid, number)
+        os.kill(pool.pids[0], number)
         streams.follow(next_batch(pool))
         assert pool.num_restarts == 1
         time.sleep(0.1)  # it has filled its slot again, and waits
-        os.kill(pool._seats[0].process.pid, number)
+        os.kill(pool.pids[0], number)
         while pool.num_restarts < 2:
             streams.follow(next_batch(pool))
         streams.follow(next_batch(pool))
@@ -223,7 +224,7 @@ def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
         for kill in range(10):
             for _ in range(rng.randrange(8)):
                 streams.follow(next_batch(pool))
-            os.kill(pool._seats[rng.randrange(2)].process.pid, signal.SIGKILL)
+            os.kill(pool.pids[rng.randrange(2)], signal.SIGKILL)
             while pool.num_restarts <= kill:
                 streams.follow(next_batch(pool))
             assert_every_slot_is_in_one_place(pool)
@@ -235,14 +236,14 @@ def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
 
 
 def test_a_start_that_fails_is_tried_again(caplog, monkeypatch):
-    intact, failures = actor_pool.WatchedProcess, iter([EOFError("unexpected EOF"), OSError("too many open files")])
+    intact, failures = BaseProcess.start, iter([EOFError("unexpected EOF"), OSError("too many open files")])
 
     def fail_twice(process):
         for failure in failures:
             raise failure
-        return intact(process)
+        intact(process)
 
-    monkeypatch.setattr(actor_pool, "WatchedProcess", fail_twice)
+    monkeypatch.setattr(BaseProcess, "start", fail_twice)
     pool, _, _ = make_pool()
     with pool:
         next_batch(pool)
@@ -285,16 +286,20 @@ def test_an_environment_that_cannot_be_made_ends_the_run_at_once(k, message):
     assert pool.num_restarts == 0
 
 
-@pytest.mark.parametrize("hold_gil", ["true", pytest.param("false", marks=pytest.mark.slow)])
-def test_an_environment_that_never_returns_is_replaced_and_its_stack_kept(tmp_path, caplog, hold_gil):
-    settings = {"env_kwargs": f'{{"k": 12, "hold_gil": {hold_gil}}}', "actor_timeout_s": 1.0}
-    pool, _, _ = make_pool(env="Hang-v0", out_log=tmp_path / "out.log", **settings)
+@pytest.mark.parametrize("hold_gil", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_an_environment_that_never_returns_is_replaced_and_its_stack_kept(tmp_path, caplog, clock, hold_gil):
+    hung = tmp_path / "hung"
+    hung.mkdir()
+    env_kwargs = json.dumps({"k": 12, "hold_gil": hold_gil, "hung": str(hung)})
+    pool, _, _ = make_pool(env="Hang-v0", env_kwargs=env_kwargs, out_log=tmp_path / "out.log", actor_timeout_s=30.0)
     with pool:
         while pool.num_restarts < 2:
-            pool.get_batch(5.0)
+            pool.get_batch(0.05)
             assert_every_slot_is_in_one_place(pool)
+            if all((hung / str(pid)).exists() for pid in pool.pids):
+                clock.tick(2)
 
-    assert f"did not answer for 1 s; its stacks are in {tmp_path / 'out.log'}" in caplog.messages[0]
+    assert f"did not answer for 30 s; its stacks are in {tmp_path / 'out.log'}" in caplog.messages[0]
     assert re.search(r'File ".*stub_environments.py", line \d+ in step', (tmp_path / "out.log").read_text())
 
 
@@ -309,12 +314,11 @@ def test_a_number_that_is_not_finite_never_reaches_the_learner(caplog, value, fo
             assert next_batch(pool).reward.isfinite().all()
 
 
-def test_a_late_look_is_not_held_against_the_actors():
-    pool, _, _ = make_pool(actor_timeout_s=60.0)  # longer than a busy machine keeps an actor waiting
+def test_a_late_look_is_not_held_against_the_actors(clock):
+    pool, _, _ = make_pool(actor_timeout_s=60.0)
     with pool:
         next_batch(pool)
-        for seat in pool._seats:
-            seat.silence._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
+        clock.tick(3600)  # as after Ctrl-Z, an hour's pause, and fg
         for _ in range(20):
             next_batch(pool)
 
@@ -326,7 +330,7 @@ def test_no_actor_outlives_the_pool(env_kwargs):
     pool, _, _ = make_pool(env="Hang-v0", env_kwargs=env_kwargs)
     with pool:
         next_batch(pool)
-        pids = [seat.process.pid for seat in pool._seats]
+        pids = pool.pids
         time.sleep(0.2)
 
     for pid in pids:

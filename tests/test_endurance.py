@@ -18,12 +18,12 @@ import child_functions
 import pytest
 from process_tree import actors_of, children_of, find, is_alive, wait_until
 
-from monobeast import processes, session
+from monobeast import session, start_methods
 from monobeast.actor_pool import ActorPool
 from monobeast.config import Config
-from monobeast.processes import WatchedProcess
 from monobeast.runs import checkpoint
 from monobeast.training import train
+from monobeast.watched_process import WatchedProcess
 
 pytestmark = [
     pytest.mark.slow,
@@ -86,9 +86,8 @@ def train_under(killer, monkeypatch, config):
             pools.append(self)
 
         def get_batch(self, timeout_s):
-            assert sorted(slot for seat in self._seats for slot in seat.slots) == list(range(config.num_buffers or 4))
-            for seat in self._seats:
-                assert sorted([*seat.waiting, *seat.under_way]) == sorted(seat.slots)
+            numbers = list(range(config.num_buffers))
+            assert self.slots == [numbers[actor :: config.num_actors] for actor in range(config.num_actors)]
             share = self.num_batches * STEPS_AN_UPDATE / config.total_steps
             if killer.share < 1 and share > (1 - LAST_SHARE) * killer.share:
                 time.sleep(0.002)
@@ -193,7 +192,7 @@ def step_of(folder):
 def training_context():
     """Of a fork server that has imported all that a training needs: a hundred of them start in a few minutes."""
     forkserver._forkserver._stop()  # that of earlier tests has less
-    yield processes.context("forkserver", ["monobeast.training", "torch._dynamo"])
+    yield start_methods.context("forkserver", ["monobeast.training", "torch._dynamo"])
     forkserver._forkserver._stop()
 
 
@@ -215,8 +214,7 @@ def test_no_kill_during_a_save_leaves_a_run_that_does_not_load(tmp_path, capsys,
             assert wait_until(lambda: saved_at() != before)
             time.sleep(rng.uniform(0, 0.1))
         finally:
-            process.kill()
-            process.close()
+            process.end()
         left = set(os.listdir(folder))
         num_in_the_midst += bool(left & partial)
         assert left <= files | partial

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,13 @@ def short_grace(monkeypatch):
 
 
 def make_evaluator(env, env_kwargs=None, out_log=None, **settings):
-    """An evaluator without a process yet, its configuration, and a network of the same shape."""
+    """An evaluator without a process yet, the run it is of, with a network of the same shape, and what it plays."""
     settings = {"evaluate_every": 1, "evaluate_episodes": 3} | settings
     env_kwargs = json.dumps(env_kwargs or {})
     config = Config(env=env, env_kwargs=env_kwargs, num_actors=0, seed=1, num_learner_threads=1, **settings)
     prepared = preparation.prepare(config)
     weights = parameters_to_vector(prepared.network.parameters()).detach().clone().share_memory_()
-    return Evaluator(EvaluatorTask(prepared.config, prepared.spaces, weights, out_log)), prepared
+    return Evaluator(EvaluatorTask(prepared.config, prepared.spaces, weights, out_log)), prepared, weights
 
 
 def stub(what, **settings):
@@ -65,8 +66,8 @@ def evaluate(one, version=1):
     ids=str,
 )
 def test_each_version_is_played_as_in_this_process_with_seeds_of_its_own(settings):
-    one, prepared = make_evaluator(**{"env": "monobeast/Catch-v0", "evaluate_episodes": 8} | settings)
-    weights, played = one._task.weights, []
+    one, prepared, weights = make_evaluator(**{"env": "monobeast/Catch-v0", "evaluate_episodes": 8} | settings)
+    played = []
     torch.manual_seed(0)
     with closing(one):
         for version, factor in ((1, 1.0), (2, 1.0), (2, -1.0)):
@@ -81,7 +82,7 @@ def test_each_version_is_played_as_in_this_process_with_seeds_of_its_own(setting
 
 
 def test_environment_and_sampling_have_seeds_of_their_version(monkeypatch):
-    _, prepared = make_evaluator("monobeast/Catch-v0")
+    _, prepared, _ = make_evaluator("monobeast/Catch-v0")
     make, make_policy, seen = environments.make, evaluator.LocalPolicy, []
 
     def look_at_seeds(config, num_envs, seeds):
@@ -100,17 +101,17 @@ def test_environment_and_sampling_have_seeds_of_their_version(monkeypatch):
 
 
 def test_episodes_are_those_of_the_game_and_cut_off_where_test_would():
-    one, _ = make_evaluator("stub_environments:Lives-v0", {"lives": 3, "steps": 10}, life_loss_terminal=True)
+    one, *_ = make_evaluator("stub_environments:Lives-v0", {"lives": 3, "steps": 10}, life_loss_terminal=True)
     with closing(one):
         assert [tuple(episode) for episode in evaluate(one)[0]] == [(30.0, 30, False)] * 3
 
-    one, _ = make_evaluator("stub_environments:Lives-v0", {"lives": 3, "steps": 10}, max_episode_steps=12)
+    one, *_ = make_evaluator("stub_environments:Lives-v0", {"lives": 3, "steps": 10}, max_episode_steps=12)
     with closing(one):
         assert [tuple(episode) for episode in evaluate(one)[0]] == [(12.0, 12, True)] * 3
 
 
 def test_an_evaluator_has_one_thread_of_torch():
-    one, _ = make_evaluator("stub_environments:Torch-v0", {"what": "threads"}, max_episode_steps=1)
+    one, *_ = make_evaluator("stub_environments:Torch-v0", {"what": "threads"}, max_episode_steps=1)
     with closing(one):
         assert [episode.episode_return for episode in evaluate(one)[0]] == [1.0] * 3
 
@@ -119,7 +120,7 @@ def test_an_evaluator_has_one_thread_of_torch():
     ("what", "message"), [("raises", "RuntimeError: boom in an evaluation"), ("vanishes", "exited with code 3")]
 )
 def test_a_fault_is_said_and_costs_one_evaluation(tmp_path, caplog, what, message):
-    one, _ = stub(what, kwargs={"once": str(tmp_path / "happened")})
+    one, *_ = stub(what, kwargs={"once": str(tmp_path / "happened")})
     with closing(one):
         assert evaluate(one) is None
         assert len(evaluate(one)[0]) == 3
@@ -131,13 +132,13 @@ def test_a_fault_is_said_and_costs_one_evaluation(tmp_path, caplog, what, messag
 
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_a_killed_evaluator_is_said_and_started_anew(tmp_path, caplog, is_busy):
-    one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")})
+    one, *_ = stub("hangs", kwargs={"once": str(tmp_path / "happened")})
     with closing(one):
         one.start()
         if is_busy:
             one.begin(1)
-        os.kill(one._process.pid, signal.SIGKILL)
-        while one._process is not None:
+        os.kill(one.pid, signal.SIGKILL)
+        while one.pid is not None:
             one.wait(1.0)
             assert one.look() is None
         (tmp_path / "happened").touch()
@@ -147,24 +148,28 @@ def test_a_killed_evaluator_is_said_and_started_anew(tmp_path, caplog, is_busy):
 
 
 def test_an_evaluator_that_died_unseen_is_found_out_with_the_next_evaluation(caplog):
-    one, _ = make_evaluator("monobeast/Catch-v0")
+    one, *_ = make_evaluator("monobeast/Catch-v0")
     with closing(one):
         one.start()
-        os.kill(one._process.pid, signal.SIGKILL)
-        one._process.join(None)
+        pid = one.pid
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda: not is_alive(pid))
         assert evaluate(one) is None
         assert len(evaluate(one)[0]) == 3
 
     assert "killed by SIGKILL" in caplog.messages[0]
 
 
-def test_one_that_does_not_answer_is_ended_with_its_stack_on_record(tmp_path, caplog):
+def test_one_that_does_not_answer_is_ended_with_its_stack_on_record(tmp_path, caplog, clock):
     out_log = tmp_path / "out.log"
-    one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, out_log=out_log, actor_timeout_s=30.0)
+    one, *_ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, out_log=out_log, actor_timeout_s=30.0)
     with closing(one):
         one.begin(1)
         assert wait_until((tmp_path / "happened").exists)
-        one._silence.seconds = 31.0
+        for _ in range(15):
+            clock.tick(2)
+            assert one.look() is None and one.is_busy
+        clock.tick(1)
         assert one.look() is None and not one.is_busy
         assert len(evaluate(one)[0]) == 3
 
@@ -172,22 +177,16 @@ def test_one_that_does_not_answer_is_ended_with_its_stack_on_record(tmp_path, ca
     assert "go_wrong" in out_log.read_text()
 
 
-def test_signs_of_life_end_a_silence(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluator, "_ALIVE_INTERVAL_S", -1.0)
-    requests, replies = MessageQueue(), MessageQueue()
-    watch = evaluator._make_watch(requests, replies)
-    watch()
-    assert replies.get() == evaluator._ALIVE
-
-    one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, actor_timeout_s=30.0)
+def test_signs_of_life_end_a_silence(clock):
+    one, *_ = make_evaluator("stub_environments:Counter-v0", max_episode_steps=10**9, actor_timeout_s=30.0)
     with closing(one):
         one.begin(1)
-        assert wait_until((tmp_path / "happened").exists)
-        one._replies.close()
-        one._replies = replies
-        replies.put(evaluator._ALIVE)
-        one._silence.seconds = 31.0
-        assert one.look() is None and one.is_busy
+        for _ in range(2):
+            for _ in range(15):
+                clock.tick(2)
+                assert one.look() is None and one.is_busy
+            one.wait(60)
+            assert one.look() is None and one.is_busy
 
 
 def test_the_game_is_left_once_the_learner_has_closed_the_queue():
@@ -201,21 +200,21 @@ def test_the_game_is_left_once_the_learner_has_closed_the_queue():
         watch()
 
 
-def test_a_late_look_is_not_held_against_the_evaluator(tmp_path, caplog):
-    one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, actor_timeout_s=60.0)
+def test_a_late_look_is_not_held_against_the_evaluator(tmp_path, caplog, clock):
+    one, *_ = stub("hangs", kwargs={"once": str(tmp_path / "happened")}, actor_timeout_s=60.0)
     with closing(one):
         one.begin(1)
-        one._silence._last_look -= 3600  # as after Ctrl-Z, an hour's pause, and fg
+        clock.tick(3600)  # as after Ctrl-Z, an hour's pause, and fg
         assert one.look() is None and one.is_busy
 
     assert not caplog.messages
 
 
 def test_it_is_started_anew_up_to_a_limit_which_is_said_once(caplog):
-    one, _ = stub("raises", max_actor_restarts=2)
+    one, *_ = stub("raises", max_actor_restarts=2)
     with closing(one):
         assert [evaluate(one) for _ in range(5)] == [None] * 5
-        assert not one.is_busy and one._process is None
+        assert not one.is_busy and one.pid is None
 
     assert sum("boom in an evaluation" in message for message in caplog.messages) == 3
     limit = "--max_actor_restarts 2 within an hour"
@@ -223,15 +222,15 @@ def test_it_is_started_anew_up_to_a_limit_which_is_said_once(caplog):
 
 
 def test_a_start_that_fails_is_tried_again(caplog, monkeypatch):
-    intact, failures = evaluator.WatchedProcess, iter([EOFError("unexpected EOF"), OSError("too many open files")])
+    intact, failures = BaseProcess.start, iter([EOFError("unexpected EOF"), OSError("too many open files")])
 
     def fail_twice(process):
         for failure in failures:
             raise failure
-        return intact(process)
+        intact(process)
 
-    monkeypatch.setattr(evaluator, "WatchedProcess", fail_twice)
-    one, _ = make_evaluator("monobeast/Catch-v0")
+    monkeypatch.setattr(BaseProcess, "start", fail_twice)
+    one, *_ = make_evaluator("monobeast/Catch-v0")
     with closing(one):
         assert not one.start()
         assert evaluate(one) is None
@@ -242,15 +241,15 @@ def test_a_start_that_fails_is_tried_again(caplog, monkeypatch):
 
 @pytest.mark.parametrize("what", ["hangs", "idle"])
 def test_nothing_is_left_of_a_closed_evaluator(tmp_path, what):
-    one, _ = stub("hangs", kwargs={"once": str(tmp_path / "happened")})
+    one, *_ = stub("hangs", kwargs={"once": str(tmp_path / "happened")})
     with closing(one):
         one.start()
-        pid = one._process.pid
+        pid = one.pid
         if what == "hangs":
             one.begin(1)
             assert wait_until((tmp_path / "happened").exists)
 
-    assert not is_alive(pid) and one._process is None
+    assert not is_alive(pid) and one.pid is None
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="/proc tells who the evaluator is")

@@ -188,7 +188,7 @@ class Observed:
             seen = set()
             while len(seen) < num_actors:
                 seen |= set(pool.get_batch(60).actor[0].tolist())
-            self.processes = [seat.process.pid for seat in pool._seats]
+            self.processes = pool.pids
             self.learner = machine.open_files().used
             self.actors = [self.count_files(pid) for pid in self.processes]
             if start_method == "forkserver":

@@ -12,8 +12,11 @@ import child_functions
 import pytest
 from process_tree import is_alive, wait_until
 
-from monobeast import processes
-from monobeast.processes import ChildCall, StopSignals, WatchedProcess
+from monobeast import start_methods
+from monobeast.child import PRELOAD
+from monobeast.child_setup import ChildCall
+from monobeast.signals import StopSignals, stop_signals_blocked
+from monobeast.watched_process import WatchedProcess
 
 
 def ask_child(context, function, call_of=ChildCall):
@@ -24,27 +27,26 @@ def ask_child(context, function, call_of=ChildCall):
         assert reader.poll(30)
         return reader.recv()
     finally:
-        child.kill()
-        child.close()
+        child.end()
 
 
 def test_the_fork_server_has_imported_what_every_actor_needs():
     # The fork server swallows a preload that fails, and its children would each import for seconds.
-    modules = ask_child(processes.context("forkserver", ["monobeast.actor"]), child_functions.report_modules)
+    modules = ask_child(start_methods.context("forkserver", PRELOAD), child_functions.report_modules)
 
-    assert "torch" in modules and "monobeast.actor" in modules
+    assert {"torch", *PRELOAD} <= set(modules)
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_a_child_lives_through_stop_signals_from_its_first_moment(start_method):
-    context = processes.context(start_method, [])
+    context = start_methods.context(start_method, [])
 
     assert ask_child(context, child_functions.survive_stop_signals, call_of=partial) == "alive"
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_what_an_environment_starts_can_be_stopped(start_method):
-    context = processes.context(start_method, [])
+    context = start_methods.context(start_method, [])
 
     assert ask_child(context, child_functions.stop_a_program) == -signal.SIGTERM
 
@@ -55,7 +57,7 @@ def test_a_signal_during_the_start_of_a_child_is_not_lost(num_threads):
     for _ in range(num_threads):  # which do not block the signal
         threading.Thread(target=finished.wait).start()
     with StopSignals() as stop:
-        with processes.stop_signals_blocked():
+        with stop_signals_blocked():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
         finished.set()
@@ -78,23 +80,22 @@ def test_the_first_of_several_signals_counts():
     ],
 )
 def test_the_end_of_a_process_is_described(function, arguments, number, description):
-    child = WatchedProcess(processes.context("forkserver", []).Process(target=function, args=arguments))
+    child = WatchedProcess(start_methods.context("forkserver", []).Process(target=function, args=arguments))
     if number is not None:
         os.kill(child.pid, number)
 
     assert child.join(timeout_s=30)
     assert child.describe_end() == description
-    child.kill()  # no harm to a dead process
-    child.close()
+    child.end()  # no harm to a dead process
 
 
-def test_a_killed_process_is_gone_when_kill_returns():
-    child = WatchedProcess(processes.context("forkserver", []).Process(target=child_functions.sleep_forever))
+def test_an_ended_process_is_gone_when_end_returns():
+    child = WatchedProcess(start_methods.context("forkserver", []).Process(target=child_functions.sleep_forever))
+    pid = child.pid
 
-    child.kill()
+    child.end()
 
-    assert child.join(timeout_s=0)
-    child.close()
+    assert not is_alive(pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread waits for the parent, and needs the GIL")

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     Config(**settings)  # refused before the seconds that torch takes to import
     if own["compare"] is not None:
         Config(**(settings | own["compare"]))
-    from monobeast.processes import Stopped, StopSignals
+    from monobeast.signals import Stopped, StopSignals
 
     with StopSignals() as stop:
         try:

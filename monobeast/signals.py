@@ -1,0 +1,68 @@
+"""The signals that ask a run to stop, SIGINT and SIGTERM: heard by the learner alone."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, Self
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(BaseException):
+    """A signal came while `StopSignals.raised` was in force."""
+
+
+class StopSignals:
+    """Turns SIGINT and SIGTERM into a wish to stop that the training loop reads. A context manager.
+
+    Outside the main thread, where Python sets no handlers, it never wishes.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._raises = False
+        self._previous: dict[int, Any] = {}  # handlers
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOP_SIGNALS:
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """For code that may not return, such as an environment in this process: a signal raises `Stopped` in it."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _receive(self, number: int, _frame: object) -> None:
+        self.received = self.received or number
+        if self._raises:
+            raise Stopped
+
+
+@contextmanager
+def stop_signals_blocked() -> Iterator[None]:
+    """Processes started inside have SIGINT and SIGTERM blocked from their first moment; this one gets both later.
+
+    A child takes over the mask of the thread that starts it. The signals are not ignored meanwhile, since then another
+    thread of this process would take and lose them. The resource tracker comes first: its start unblocks both.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
