@@ -19,6 +19,9 @@ SAID = [
     ("pong-lstm-1", "logits_std", ["0.005", "0.9", "0.9"]),
     ("pong-lstm-1", "feature_std", ["0.02", "0.16", "0.18"]),
     ("pong-lstm-1", "kl", ["0.0006", "0.006", "0.00003"]),
+    ("breakout-1", "kl", ["0.002", "0.022", "0.0002"]),
+    ("breakout-1", "effective_sample_size", ["0.996", "0.950", "1.000"]),
+    ("breakout-1", "explained_variance", ["0.89", "0.70", "0.97"]),
     ("trials/entropy-0.002", "feature_std", ["0.007", "0.009", "0.016"]),
     ("trials/entropy-0.002", "dead_units_1", ["0.41", "0.84", "0.84"]),
     ("lunarlander-1", "explained_variance", ["0.90", "0.94", "0.97"]),
@@ -51,6 +54,20 @@ def test_the_page_has_the_last_returns_of_the_runs_that_it_names():
     for run, text in said:
         returns = RecordedRun(ROOT / "results" / run).episodes.returns
         assert f"{returns[-100:].mean():.1f}" == text, run
+
+
+def test_the_page_tells_of_breakout_what_was_recorded():
+    run = RecordedRun(ROOT / "results" / "breakout-1")
+    steps, returns, lengths = run.episodes
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    at = [f"{returns[steps <= million * 1e6][-100:].mean():.1f}" for million in (1, 5, 8)]
+    assert at == ["3.2", "37.8", "158.4"] and "3.2 at 1M steps, 37.8 at 5M, 158.4 at 8M" in page
+    fall = (run.logs["step"] > 3.9e6) & (run.logs["step"] < 4.05e6)
+    means, spreads = (run.logs[name][fall] for name in ("mean_episode_return", "feature_std"))
+    assert means.round(1).tolist() == [29.6, 8.2, 2.2, 3.1, 25.3]
+    assert spreads.round(2).tolist() == [0.19, 0.02, 0.05, 0.19, 0.15]
+    assert (lengths[-100:] == 27_000).sum() == 11 and "11 of the last 100 games run into the limit" in page
 
 
 @pytest.mark.parametrize(
