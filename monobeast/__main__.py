@@ -1,7 +1,7 @@
 """The command line: `monobeast COMMAND ...`; without a command, train.
 
-Exit codes: 0 complete; 1 failed; 2 bad flag or value; 128 + n stopped by signal n (130 by Ctrl-C, 143 by SIGTERM), with
-a checkpoint if there was an update.
+Exit codes: 0 complete; 1 failed; 2 bad flag or value; 128 + n stopped by signal n (129 by SIGHUP, 130 by Ctrl-C, 143 by
+SIGTERM), with a checkpoint if there was an update.
 """
 
 import argparse
@@ -36,7 +36,9 @@ _TEST_ONLY = ("test",)  # groups of flags
 _TEST_TOO = ("environment",)
 _RUN_FLAGS_OF_TEST = ("env", "xpid", "savedir", "seed", "network")
 _ALIASES = {"num_learner_threads": ("--num_threads",)}  # TorchBeast's other name for it
-_EXIT_CODES = "exit codes: 0 complete, 1 failed, 2 bad flag or value, 130 stopped by Ctrl-C, 143 by SIGTERM"
+_EXIT_CODES = (
+    "exit codes: 0 complete, 1 failed, 2 bad flag or value, 129 stopped by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM"
+)
 _PAPER = '"The paper" is IMPALA, arXiv 1802.01561.'
 
 

@@ -1,4 +1,4 @@
-"""The signals that ask a run to stop, SIGINT and SIGTERM: heard by the learner alone."""
+"""The signals that ask a run to stop, SIGINT, SIGTERM and SIGHUP: heard by the learner alone."""
 
 import signal
 import threading
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, Self
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANGUP = getattr(signal, "SIGHUP", None)  # the terminal is gone, or the connection to it; Windows has none
+STOP_SIGNALS = tuple(filter(None, (signal.SIGINT, signal.SIGTERM, _HANGUP)))
 
 
 class Stopped(BaseException):
@@ -15,9 +16,9 @@ class Stopped(BaseException):
 
 
 class StopSignals:
-    """Turns SIGINT and SIGTERM into a wish to stop that the training loop reads. A context manager.
+    """Turns these signals into a wish to stop that the training loop reads. A context manager.
 
-    Outside the main thread, where Python sets no handlers, it never wishes.
+    Outside the main thread, where Python sets no handlers, it never wishes. Under `nohup` a hangup stays ignored.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,8 @@ class StopSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
-                self._previous[number] = signal.signal(number, self._receive)
+                if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,10 +54,10 @@ class StopSignals:
 
 @contextmanager
 def stop_signals_blocked() -> Iterator[None]:
-    """Processes started inside have SIGINT and SIGTERM blocked from their first moment; this one gets both later.
+    """Processes started inside have these signals blocked from their first moment; this one gets them later.
 
     A child takes over the mask of the thread that starts it. The signals are not ignored meanwhile, since then another
-    thread of this process would take and lose them. The resource tracker comes first: its start unblocks both.
+    thread of this process would take and lose them. The resource tracker comes first: its start unblocks two.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -304,10 +304,10 @@ def start(tmp_path_factory):
     processes = []
     temporary = tmp_path_factory.mktemp("temporary")
 
-    def start_one(*arguments):
+    def start_one(*arguments, before=()):
         options = in_tests({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True})
         options["env"]["TMPDIR"] = str(temporary)
-        processes.append(subprocess.Popen(command(*arguments), start_new_session=True, **options))
+        processes.append(subprocess.Popen([*before, *command(*arguments)], start_new_session=True, **options))
         return processes[-1]
 
     yield start_one
@@ -323,6 +323,7 @@ def start(tmp_path_factory):
     [
         pytest.param(signal.SIGINT, True, 2, id="Ctrl-C"),  # a terminal sends it to the whole group
         pytest.param(signal.SIGTERM, False, 2, id="SIGTERM to the process"),
+        pytest.param(signal.SIGHUP, True, 2, id="a terminal that is gone"),
         pytest.param(signal.SIGINT, False, 1, marks=pytest.mark.slow, id="SIGINT to the process, one actor"),
         pytest.param(signal.SIGTERM, True, 17, marks=pytest.mark.slow, id="SIGTERM to the group, many actors"),
     ],
@@ -352,6 +353,19 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tm
     rows = rows_of(tmp_path / "run" / "logs.csv")
     assert state["learner"]["step"] == int(rows[-1]["step"]) > 0
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["state"] == "stopped"
+
+
+def test_under_nohup_a_run_outlives_its_terminal(start, tmp_path):
+    flags = ["--log_interval_s", 0.2, "--num_actors", 0]
+    process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", *flags, before=["nohup"])
+    assert any(re.search(r"step [1-9]", line) for line in process.stdout)
+
+    os.killpg(process.pid, signal.SIGHUP)
+
+    assert any(re.search(r"step [1-9]", line) for line in process.stdout) and process.poll() is None
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_with_all_streams_closed_what_is_printed_gets_into_no_file(tmp_path):

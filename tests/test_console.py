@@ -123,7 +123,7 @@ def test_a_warning_stands_above_the_bar_and_a_signal_ends_both_cleanly(start, tm
     _, messages = split_log(tmp_path / "run")
     *above, bar, after = terminal.lines
     assert above == messages and after == ""
-    assert any("killed by SIGKILL" in message for message in messages) and "stopped at step" in messages[-1]
+    assert any("killed by SIGKILL" in message for message in messages) and "stopped at step" in messages[-2]
     assert BAR.match(bar) and sum("%|" in line for line in above) == 0
 
 
