@@ -84,10 +84,13 @@ def run_all() -> None:
         under_way = {pool.submit(train, *one, Path(savedir)): one for one in wanted[1:] if one not in done}
         if wanted[0] not in done:
             outcomes.append(measure(*wanted[0], first))
-        for future in concurrent.futures.as_completed(under_way):
-            outcomes.append(measure(*under_way[future], future.result()))
-            keep(sorted(outcomes), meta)
-            print(f"{len(outcomes)} of {len(wanted)}: {outcomes[-1]}", flush=True)
+        try:
+            for future in concurrent.futures.as_completed(under_way):
+                outcomes.append(measure(*under_way[future], future.result()))
+                keep(sorted(outcomes), meta)
+                print(f"{len(outcomes)} of {len(wanted)}: {outcomes[-1]}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C or a run that failed, none is begun any more
 
 
 def _is_of(meta: dict[str, Any]) -> bool:

@@ -71,11 +71,12 @@ def main() -> int:
     parser.add_argument("--savedir", default="~/logs/monobeast", help="a folder is made in it (default: %(default)s)")
     parser.add_argument("--record", action="store_true", help="keep the runs' small files in results/")
     chosen = parser.parse_args()
+    seeds = tuple(dict.fromkeys(chosen.seeds)) if chosen.seeds else None
     now = datetime.datetime.now()
     worst = 0
-    for name in chosen.rungs:
+    for name in dict.fromkeys(chosen.rungs):
         savedir = Path(os.path.expanduser(chosen.savedir)).absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
-        worst = max(worst, reproduce(name, chosen.seeds, savedir, chosen.record))
+        worst = max(worst, reproduce(name, seeds, savedir, chosen.record))
         if worst > 1:
             break  # stopped
     return worst
