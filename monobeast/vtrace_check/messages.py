@@ -1,16 +1,4 @@
-"""Texts of somebody else's code, made fit for a line of a table, and numbers."""
-
-
-def describe(error: BaseException) -> str:
-    """Its type and the first line of what it says."""
-    lines = str(error).strip().splitlines() or [""]
-    text = escape(lines[0]) + (" ..." if len(lines) > 1 else "")
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def escape(text: str) -> str:
-    """The text, with escapes for what would move or color the line."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+"""Numbers as they stand in a table."""
 
 
 def write_power(number: float) -> str:
