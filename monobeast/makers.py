@@ -10,6 +10,7 @@ import torch
 from monobeast import environments, seeding, user_code
 from monobeast.config import Config
 from monobeast.environments import EnvironmentMaker, Spaces, VectorEnvironment, own
+from monobeast.errors import describe
 from monobeast.networks import Network, NetworkMaker, make_network
 
 
@@ -47,7 +48,7 @@ class Makers(NamedTuple):
             try:
                 pickle.dumps(maker)
             except Exception as error:
-                reason = f"cannot be pickled, as what goes to actor processes must be ({user_code.describe(error)})"
+                reason = f"cannot be pickled, as what goes to actor processes must be ({describe(error)})"
                 way_out = "define it at the top level of a module, or use num_actors=0"
                 raise ValueError(f"{argument}={user_code.name_of(maker)}: {reason}; {way_out}") from error
         return pickle.dumps(self)

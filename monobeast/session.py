@@ -15,6 +15,7 @@ import torch
 from monobeast import allocator, bottleneck, seeding
 from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.bottleneck import ShareMeter, Times
+from monobeast.errors import describe
 from monobeast.evaluation_schedule import EvaluationSchedule
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
@@ -122,7 +123,7 @@ class Session:
         """Stores the reason why the run failed in one line; the log has all of it."""
         first, *others = str(failure).splitlines() or [""]
         if not isinstance(failure, (ActorsFailed, BadUpdates, Stalled)):
-            first = f"{type(failure).__name__}: {first}"
+            first = describe(failure, is_short=True)
         elif first.endswith(":"):  # a traceback follows, whose lines are indented but for its exception's own
             causes = [line for line in others if line[:1].strip() and not line.startswith("Traceback")]
             first = " ".join([first, *causes[:1]])

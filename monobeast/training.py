@@ -11,6 +11,7 @@ import torch
 
 from monobeast.config import Config
 from monobeast.environments import EnvironmentMaker
+from monobeast.errors import describe
 from monobeast.makers import Makers
 from monobeast.networks import NetworkMaker
 from monobeast.preparation import Run, prepare
@@ -142,7 +143,7 @@ def _failure_recorded(metadata: Metadata) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(OSError):
-            metadata.finish("failed", reason=f"{type(error).__name__}: {error}")
+            metadata.finish("failed", reason=describe(error))
         raise
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from monobeast.errors import describe
+
 _CALL = "(...)"
 _OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__))  # this package's folder, and Python's
 
@@ -39,24 +41,27 @@ def import_module(flag: str, value: str) -> tuple[ModuleType, str]:
     try:
         return attempt(what, lambda: importlib.import_module(module)), name
     except ValueError as error:
-        if getattr(error.__cause__, "name", None) == module.partition(".")[0]:
-            raise ValueError(f"{error}, neither in this folder nor installed") from error
-        raise
+        is_missing = getattr(error.__cause__, "name", None) == module.partition(".")[0]
+        where = ", neither in this folder nor installed" if is_missing else ""
+        raise ValueError(f"{error}{where}{_hint_at_module(module, name)}") from error.__cause__
 
 
 def look_up(flag: str, value: str) -> Any:
-    """Imports the module of `value`, module:Name, and returns the object of that name.
+    """Imports the module of `value`, module:Name, and returns the object of that name, which may have dots.
 
     Raises:
         ValueError: as in `import_module`; or the module has no such name.
     """
     module, name = import_module(flag, value)
-    try:
-        return _get(module, name)
-    except AttributeError:
-        close = difflib.get_close_matches(name, dir(module), n=1)
-        hint = f"; did you mean {module.__name__}:{close[0]}?" if close else ""
-        raise ValueError(f"{flag} {value}: module {module.__name__!r} has no {name!r}{hint}") from None
+    found: Any = module
+    place = f"{module.__name__}:"
+    for part in name.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"; did you mean {place}{close[0]}?" if close else ""
+            raise ValueError(f"{flag} {value}: module {module.__name__!r} has no {name!r}{hint}")
+        found, place = getattr(found, part), f"{place}{part}."
+    return found
 
 
 def name_of(maker: Callable) -> str:
@@ -101,9 +106,14 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def describe(error: BaseException) -> str:
-    """The type and message of an error, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+def _hint_at_module(path: str, name: str) -> str:
+    """For who gave a file's path for a module's name; "" for a name."""
+    if not path.endswith(".py"):
+        return ""
+    parts = os.path.relpath(path.removesuffix(".py")).split(os.sep)
+    if all(part.isidentifier() for part in parts):
+        return f"; did you mean {'.'.join(parts)}:{name}?"
+    return f"; did you mean {parts[-1]}:{name}, with {os.path.dirname(path)} in PYTHONPATH?"
 
 
 def _describe_place(error: BaseException) -> str:

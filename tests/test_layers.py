@@ -19,6 +19,7 @@ ROWS = [
     "corrections",
     "losses",
     "moments",
+    "errors",
     "vtrace_vectors",
     "vtrace_check",
     "atari_scores",

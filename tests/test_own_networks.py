@@ -42,6 +42,8 @@ def rows_of(folder, name="logs.csv"):
     ("network", "message"),
     [
         ("no_such_module:Net", "named 'no_such_module', neither in this folder nor installed"),
+        ("no_such_module.py:Net", "; did you mean no_such_module:Net?"),
+        ("stub_networks:Plain.foward", "has no 'Plain.foward'; did you mean stub_networks:Plain.forward?"),
         ("stub_networks:Plane", "module 'stub_networks' has no 'Plane'; did you mean stub_networks:Plain?"),
         ("NOT_CALLABLE", "its call with (observation_space, num_actions) failed with TypeError: 'int' object is not"),
         ("NoArguments", "its call with (observation_space, num_actions) failed with TypeError: NoArguments.__init__()"),

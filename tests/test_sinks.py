@@ -199,7 +199,7 @@ def test_a_sink_that_fails_is_named_once_and_the_run_goes_on(tmp_path, monkeypat
     assert numbers_of(result.folder / "logs.csv")["total_loss"][-1][0] == 400
     lines = [line for line in capfd.readouterr().out.splitlines() if "--stub" in line]
     assert [line.partition("] ")[2] for line in lines] == [
-        "--stub: OSError: no room; no more rows go there; training goes on"
+        "--stub: OSError: no room ...; no more rows go there; training goes on"
     ]
 
 

@@ -2,18 +2,16 @@
 
 import argparse
 import contextlib
-import difflib
-import importlib
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from monobeast import user_code
 from monobeast.vtrace_check.adapter import ARRAYS, DTYPES
-from monobeast.vtrace_check.check import LARGEST_TOLERANCE, compare, may_be_ctrl_c
+from monobeast.vtrace_check.check import LARGEST_TOLERANCE, compare
 from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
-from monobeast.vtrace_check.messages import describe, write_power
+from monobeast.vtrace_check.messages import write_power
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,33 +79,10 @@ def find_function(place: str) -> Callable[..., Any]:
     Raises:
         ValueError: it does not exist; the message says what does.
     """
-    module_name, colon, names = place.partition(":")
-    if not (module_name and colon and names):
+    module, _, name = place.partition(":")
+    if not (module and name):
         raise ValueError(f"{place}: must be MODULE:FUNCTION, such as my_package.vtrace:from_importance_weights")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except BaseException as error:  # of any kind, sys.exit(0) included: it is somebody else's code
-        if may_be_ctrl_c(error):
-            raise
-        hint = _hint_at_module(place)
-        raise ValueError(f"{place}: module {module_name} can't be imported ({describe(error)}){hint}") from None
-    for name in names.split("."):
-        if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"{place}: {module_name} has no {name}{hint}")
-        found = getattr(found, name)
+    found = user_code.look_up("MODULE:FUNCTION", place)
     if not callable(found):
-        raise ValueError(f"{place}: is no function, but of type {type(found).__name__}")
+        raise ValueError(f"MODULE:FUNCTION {place}: is no function, but of type {type(found).__name__}")
     return found
-
-
-def _hint_at_module(place: str) -> str:
-    """A hint if a file's path was given instead of a module's name."""
-    path, _, names = place.partition(":")
-    if not path.endswith(".py"):
-        return ""
-    parts = os.path.relpath(path.removesuffix(".py")).split(os.sep)
-    if all(part.isidentifier() for part in parts):
-        return f"; did you mean {'.'.join(parts)}:{names}?"
-    return f"; did you mean {parts[-1]}:{names}, with {os.path.dirname(path)} in PYTHONPATH?"

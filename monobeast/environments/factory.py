@@ -16,6 +16,7 @@ from monobeast.environments.registry import find_spec
 from monobeast.environments.single import make_single
 from monobeast.environments.spaces import Spaces, require_supported
 from monobeast.environments.vector import VectorEnvironment
+from monobeast.errors import describe
 
 _PICTURES = "rgb_array"  # Gymnasium's name of the render mode that gives arrays
 
@@ -89,7 +90,7 @@ def check(config: Config) -> Spaces:
         environment.reset()
         environment.close()
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{_named(config)}: its reset or close failed with {user_code.describe(error)}") from error
+        raise ValueError(f"{_named(config)}: its reset or close failed with {describe(error)}") from error
     return Spaces(environment.observation_space, environment.action_space)
 
 
@@ -103,7 +104,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool
             return make_atari(config, spec, num_envs, env_kwargs)
         return make_single(spec, num_envs, env_kwargs | ({"render_mode": _PICTURES} if with_pictures else {}))
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{_named(config)}: making it failed with {user_code.describe(error)}") from error
+        raise ValueError(f"{_named(config)}: making it failed with {describe(error)}") from error
 
 
 def _require_pictures(config: Config, spec: EnvSpec) -> None:

@@ -14,7 +14,7 @@ from monobeast.environments import EnvStep, VectorEnvironment
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.trees import Tree
-from monobeast.user_code import is_call
+from monobeast.user_code import attempt, is_call
 
 KEY = "continuation"  # in a checkpoint
 _TRIAL_STEPS = 17  # a prime, since at the end of an episode there is little to be forgotten
@@ -61,12 +61,12 @@ def _way_out(saved: dict[str, Any] | None) -> str:
 
 def _check_environment(config: Config) -> None:
     """Raises ValueError unless an environment with another's restored state behaves the same."""
-    try:
+
+    def play_both_ways() -> tuple[list[EnvStep], list[EnvStep]]:
         actions, state, expected = _leave_off(config)
-        found = _go_on(config, actions, state)
-    except (Exception, SystemExit) as error:
-        what = f"get_state or set_state of --env {config.env} failed with {type(error).__name__}: {error}"
-        raise ValueError(f"--exact_resume: {what}") from error
+        return expected, _go_on(config, actions, state)
+
+    expected, found = attempt(f"--exact_resume: get_state or set_state of --env {config.env}", play_both_ways)
     for before, after in zip(expected, found, strict=True):
         differing = [name for name, *pair in zip(EnvStep._fields, before, after, strict=True) if not _are_equal(*pair)]
         if differing:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from monobeast.config import Config
+from monobeast.errors import describe
 from monobeast.runs import tensorboard_sink, wandb_sink
 
 _MOST_WAITING = 1000  # rows; over an hour of them at the usual interval
@@ -72,8 +73,7 @@ class SinkThread:
                 while (row := self._rows.get()) is not None:
                     sink.write(*row)
         except BaseException as error:  # SystemExit included: it is somebody else's code
-            reason = (str(error).splitlines() or [""])[0]
-            what = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+            what = describe(error, is_short=True)
             logger.error("--%s: %s; no more rows go there; training goes on", self._flag, what)
 
 

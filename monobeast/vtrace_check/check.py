@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, SupportsFloat
 
+from monobeast.errors import describe
 from monobeast.vtrace_check.adapter import ARRAYS, DTYPES, Adapter
 from monobeast.vtrace_check.comparison import DIFFERS, FAILED, LEFT_OUT, Comparison, compare_outputs
 from monobeast.vtrace_check.diagnosis import explain
-from monobeast.vtrace_check.messages import describe, write_power
+from monobeast.vtrace_check.messages import write_power
 from monobeast.vtrace_check.outputs import OutputError
 from monobeast.vtrace_check.report import Report
 from monobeast.vtrace_check.signature import Call, read_names, read_order, read_signature
@@ -117,12 +118,13 @@ def _check(adapter: Adapter, case: Case, tolerance: float | None) -> Comparison:
     except OutputError as error:
         return Comparison(case, FAILED, remark=str(error))
     except BaseException as error:  # of any kind, sys.exit(0) included: it is somebody else's code
-        if may_be_ctrl_c(error):
+        if _may_be_ctrl_c(error):
             raise
-        return Comparison(case, FAILED, remark=f"raised {describe(error)}", raised=traceback.format_exc())
+        remark = f"raised {describe(error, is_short=True)}"
+        return Comparison(case, FAILED, remark=remark, raised=traceback.format_exc())
 
 
-def may_be_ctrl_c(error: BaseException) -> bool:
+def _may_be_ctrl_c(error: BaseException) -> bool:
     """Whether an exception may come from Ctrl-C: only if SIGINT has Python's default handler."""
     is_interrupt = isinstance(error, KeyboardInterrupt)
     return is_interrupt and signal.getsignal(signal.SIGINT) is signal.default_int_handler

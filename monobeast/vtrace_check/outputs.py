@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monobeast.vtrace_check.messages import describe
+from monobeast.errors import describe
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import Array, Case
 
@@ -70,7 +70,7 @@ def _read_array(name: str, value: Any, case: Case) -> tuple[Array, str]:
         value, dtype = _to_numpy(value)
         array = np.asarray(value)
     except Exception as error:  # of any kind: a ragged list, a tensor of somebody else's
-        raise OutputError(f"{name}: can't be read as an array ({describe(error)})") from None
+        raise OutputError(f"{name}: can't be read as an array ({describe(error, is_short=True)})") from None
     dtype = dtype or array.dtype.name
     if isinstance(value, np.ma.MaskedArray) or not (array.dtype.kind in "fiu" or dtype == "bfloat16"):
         found = "a masked array" if isinstance(value, np.ma.MaskedArray) else array.dtype

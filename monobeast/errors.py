@@ -1,0 +1,16 @@
+"""What an error says, in one line."""
+
+
+def describe(error: BaseException, is_short: bool = False) -> str:
+    """Type and message of an error; the type alone where it says nothing.
+
+    Args:
+        error: Maybe of somebody else's code: what would move or color the line is escaped.
+        is_short: Of a message of several lines the first alone, and that there are more.
+    """
+    lines = str(error).strip().splitlines()
+    if is_short and len(lines) > 1:
+        lines[1:] = ["..."]
+    text = " ".join(" ".join(lines).split())
+    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
