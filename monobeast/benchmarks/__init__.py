@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m monobeast.benchmarks.NAME`. Training imports none of these files."""
+"""What `monobeast benchmark` measures whole runs with; `python -m monobeast.benchmarks.vtrace` runs by itself."""
