@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from monobeast.presets import PRESETS
 from monobeast.user_code import is_own
 
+NETWORKS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 _OWN = "module:Class"  # among choices: whatever has that form
 AUTO = ("num_actors", "envs_per_actor", "num_learner_threads")  # chosen by a measurement where they are left open
 
@@ -130,7 +131,7 @@ class Config:
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: clip of the importance weights in V-trace's traces; none for no clip", low=0)
     vtrace_lambda: float = _flag(1.0, "loss", "lambda: factor of c in V-trace's traces (remark 2 of the paper)", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp: fully connected layers; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp: fully connected layers; torchbeast: what import-torchbeast needs; module:Class: one of your own, imported from there (docs/extending.md); auto: by the observation's shape", choices=(*NETWORKS, _OWN))
     use_lstm: bool = _flag(False, "network", "an LSTM between the features and the heads")
     normalize_observations: bool = _flag(False, "network", "subtract the mean from float observations other than images and divide by the standard deviation, both over all that was learned from, and clip to [-10, 10]")
     precision: str = _flag("float32", "network", "number type in which the network multiplies, in actors and learner; weights, heads and losses are float32 in either case", choices=("float32", "bfloat16"))

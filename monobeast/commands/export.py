@@ -5,6 +5,7 @@ import dataclasses
 from pathlib import Path
 
 from monobeast.config import Config
+from monobeast.files import require_place
 from monobeast.plotting.recorded_run import find_folder
 
 
@@ -38,8 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
     for flag, file in wanted.items():
-        if not Path(file).expanduser().absolute().parent.is_dir():
-            raise ValueError(f"--{flag} {file}: must be a file in a folder that exists")
+        require_place(f"--{flag} {file}", Path(file).expanduser())
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, evaluation, onnx_file
     from monobeast.runs import checkpoint, permission
