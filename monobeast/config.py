@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from monobeast.presets import PRESETS
 from monobeast.user_code import is_own
 
+NETWORKS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 _OWN = "module:Class"  # among choices: any value of that form
 AUTO = ("num_actors", "envs_per_actor", "num_learner_threads")  # if left open, chosen by a measurement
 
@@ -133,7 +134,7 @@ class Config:
     clip_c_threshold: float | None = _flag(1.0, "loss", "c-bar: upper limit of the importance weights in V-trace's traces; none: no limit", low=0)
     vtrace_lambda: float = _flag(1.0, "loss", "lambda: factor of c in V-trace's traces (remark 2 of the paper)", low=0, high=1)
 
-    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp: fully connected layers; torchbeast: MonoBeast's network, for import-torchbeast; module:Class: your own (docs/extending.md); auto: by the shape of the observations", choices=("auto", "shallow", "deep", "mlp", "torchbeast", _OWN))
+    network: str = _flag("auto", "network", "shallow, deep: convolutions for images; mlp: fully connected layers; torchbeast: MonoBeast's network, for import-torchbeast; module:Class: your own (docs/extending.md); auto: by the shape of the observations", choices=(*NETWORKS, _OWN))
     use_lstm: bool = _flag(False, "network", "put an LSTM between the features and the heads")
     normalize_observations: bool = _flag(False, "network", "subtract the mean from float observations other than images, divide by the standard deviation, and clip to [-10, 10]; both statistics are over all observations learned from")
     precision: str = _flag("float32", "network", "float32 or bfloat16: number type of the network's multiplications, in actors and learner; weights, heads and losses are always float32", choices=("float32", "bfloat16"))

@@ -168,7 +168,7 @@ def play_episode(
     for _ in range(max_steps):
         if watch is not None:
             watch()
-        decision = policy.act(_to_input(step, action), core_state)
+        decision = policy.act(to_input(step, action), core_state)
         core_state = decision.core_state
         action = decision.action.numpy()
         step = environment.step(action)
@@ -179,7 +179,7 @@ def play_episode(
     return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=not step.done[0])
 
 
-def _to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
+def to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
     """Tensors [1, 1, ...] of one observation and what led to it."""
     arrays = (step.observation, step.is_first, last_action, step.reward)
     return AgentInput(*trees.map_leaves(lambda array: torch.from_numpy(array[np.newaxis]), arrays))

@@ -42,3 +42,10 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def require_place(what: str, path: Path) -> None:
+    """Raises ValueError, beginning with `what`, unless a file may be written to `path`, as far as its folder tells."""
+    folder = path.absolute().parent
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        raise ValueError(f"{what}: must be a file in a folder that can be written to")

@@ -73,6 +73,7 @@ class Film:
             codec="libx264",
             macro_block_size=1,  # else it would stretch the picture to a multiple of 16
             ffmpeg_log_level="error",
+            # The name that it has while it is written does not tell ffmpeg the format.
             output_params=["-vf", f"{enlarged},{even}", *colors, "-f", "mp4"],
         )
         self._opened.callback(writer.close)  # waits for ffmpeg

@@ -1,7 +1,6 @@
 """Prepares a run: refuses whatever can be refused before any process or file exists."""
 
 import dataclasses
-import os
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import torch
 from monobeast import autotuning, environments, seeding
 from monobeast.config import AUTO, Config
 from monobeast.environments import Spaces
+from monobeast.files import require_place
 from monobeast.main_script import check_main_script
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
@@ -64,8 +64,8 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     if config.num_actors != 0 or config.evaluate_every is not None:
         check_main_script()
         makers.pickle()
-    if config.timeline and not os.access(Path(config.timeline).absolute().parent, os.W_OK):
-        raise ValueError(f"--timeline {config.timeline}: must be a file in a folder that can be written to")
+    if config.timeline:
+        require_place(f"--timeline {config.timeline}", Path(config.timeline))
     sinks.require_packages(config)
     config = environments.resolve(config)
     spaces = makers.check_environments(config)

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,12 @@ import numpy as np
 import recorder
 import torch
 
-from monobeast import environments
+from monobeast import environments, evaluation
 from monobeast.config import to_flags
-from monobeast.networks import AgentInput, make_network
+from monobeast.environments import Spaces
 from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs import checkpoint
-
-NUM_EPISODES = 100  # of a mean return
+from monobeast.runs.progress import RECENT_EPISODES
 
 
 class Check(NamedTuple):
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 def mean_return(folder: Path) -> float:
     """Mean return of the last 100 training episodes; NaN if there were fewer."""
     returns = RecordedRun(folder).episodes.returns
-    return float(np.mean(returns[-NUM_EPISODES:])) if len(returns) >= NUM_EPISODES else np.nan
+    return float(np.mean(returns[-RECENT_EPISODES:])) if len(returns) >= RECENT_EPISODES else np.nan
 
 
 def test_return(folder: Path) -> float:
@@ -55,16 +55,14 @@ def relative_value(folder: Path) -> float:
     """The learned V in the middle of an episode, relative to the infinite-horizon value 1 / (1 - gamma)."""
     content = checkpoint.load(folder)
     config = checkpoint.read_config(content, folder)
-    environment = environments.make(config, 1, [0])
-    network = make_network(environment.observation_space, environment.action_space, config.network)
-    network.load_state_dict(content["learner"]["network"])
-    environment.reset()
     action = np.zeros(1, np.int64)
-    step = environment.step(action)
-    environment.close()
-    arrays = (step.observation, step.is_first, action, step.reward)
+    with closing(environments.make(config, 1, [0])) as environment:
+        spaces = Spaces(environment.observation_space, environment.action_space)
+        environment.reset()
+        step = environment.step(action)
+    network = evaluation.load_network(content, folder, config, spaces)
     with torch.no_grad():
-        output = network(AgentInput(*(torch.from_numpy(array[np.newaxis]) for array in arrays)), ())
+        output = network(evaluation.to_input(step, action), ())
     return output.baseline.item() * (1 - config.discounting)
 
 

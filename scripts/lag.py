@@ -23,6 +23,7 @@ import recorder
 
 from monobeast.config import to_flags
 from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs.progress import RECENT_EPISODES
 
 FOLDER = recorder.RESULTS / "lag"
 PICTURE = recorder.ROOT / "docs" / "lag.png"
@@ -70,7 +71,7 @@ def measure(task: str, correction: str, lag: int, seed: int, folder: Path) -> Ou
     # An episode counts as long as it lasted.
     mean_return = float(np.average(episodes.returns, weights=episodes.lengths))
     health = [float(np.nanmean(run.logs[column])) for column in ("effective_sample_size", "kl")]
-    return Outcome(task, correction, lag, seed, float(episodes.returns[-100:].mean()), mean_return, *health)
+    return Outcome(task, correction, lag, seed, float(episodes.returns[-RECENT_EPISODES:].mean()), mean_return, *health)
 
 
 def run_all() -> None:

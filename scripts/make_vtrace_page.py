@@ -14,7 +14,7 @@ import torch
 import fixed_point
 from fixed_point import C_BARS, GAMMA, MU, PI, REWARDS, RHO_BARS, N, chosen_policy, find_fixed_point, value_of
 from monobeast import vtrace
-from monobeast.vtrace_check.arguments import ARGUMENTS
+from monobeast.vtrace_check.arguments import ARGUMENTS, DEFAULTS
 from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
 from monobeast.vtrace_check.faults import FAULTS
 from monobeast.vtrace_check.messages import write_power
@@ -27,7 +27,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "vtrace.md"
 PLOT = ROOT / "docs" / "vtrace_fixed_point.svg"
 
-PARAMETERS = {"clip_rho_threshold": 1.0, "clip_pg_rho_threshold": 1.0, "clip_c_threshold": 1.0, "lambda_": 1.0}
 CUT = 0.0  # the ratio of a reset step, whose logarithm is minus infinity
 
 
@@ -251,7 +250,7 @@ def make_case() -> Case:
     expected = {name: array[:, None] for name, array in EVERYTHING.solve(**APART)._asdict().items()}
     is_reset = np.array(EVERYTHING.ratios)[:, None] == CUT
     ends = {"is_reset": is_reset, "done": np.roll(is_reset, -1, axis=0)}
-    return Case("everything", "", PARAMETERS | APART, EVERYTHING.inputs(), ends, expected)
+    return Case("everything", "", DEFAULTS | APART, EVERYTHING.inputs(), ends, expected)
 
 
 def render_faults() -> str:

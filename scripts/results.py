@@ -9,7 +9,6 @@ import textwrap
 from datetime import datetime
 from typing import Any
 
-import bounds
 import ladder
 import lag
 import numpy as np
@@ -21,6 +20,7 @@ from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs.progress import RECENT_EPISODES
 
 PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
 PICTURE = recorder.ROOT / "docs" / "pong.png"
@@ -71,12 +71,12 @@ def render_pong() -> str:
     if not found:
         return ""
     run = found[0][0]
-    returns = run.episodes.returns[-bounds.NUM_EPISODES :]
+    returns = run.episodes.returns[-RECENT_EPISODES :]
     score = recorder.read_test(run.folder)
     machine = f"{run.meta['cpu_count']} cores of {run.meta['cpu']}, {run.meta['gpu'] or 'no GPU'}"
     text = (
         f"Pong without sticky actions, one seed: after {run.meta['step']:,} agent steps ({_wall_time(run)} on "
-        f"{machine}, other jobs beside it), the mean return of the last {bounds.NUM_EPISODES} training episodes is "
+        f"{machine}, other jobs beside it), the mean return of the last {RECENT_EPISODES} training episodes is "
         f"{returns.mean():.2f} of 21, and `test` scores {score.mean:.2f} ± {score.deviation:.2f} over "
         f"{score.num_episodes} games."
     )
@@ -124,7 +124,7 @@ def _wrap(command: str) -> str:
 
 def _describe_run(run: RecordedRun) -> dict[str, Any]:
     """One row of a rung's table."""
-    returns = run.episodes.returns[-bounds.NUM_EPISODES :]
+    returns = run.episodes.returns[-RECENT_EPISODES :]
     checks = json.loads((run.folder / recorder.CHECKS_FILE).read_text())
     outcomes = [f"{one['check']}: {one['value']:.4g}, {'reached' if one['holds'] else 'missed'}" for one in checks]
     return {
@@ -132,7 +132,7 @@ def _describe_run(run: RecordedRun) -> dict[str, Any]:
         "commit": ", ".join(f"`{commit[:10]}`" for commit in dict.fromkeys(part["git_commit"] for part in run.starts)),
         "wall time": _wall_time(run),
         "agent steps": f"{run.meta['step']:,}",
-        f"return of the last {bounds.NUM_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
+        f"return of the last {RECENT_EPISODES} episodes": f"{returns.mean():.2f} ± {returns.std(ddof=1):.2f}",
         "episodes": f"{len(run.episodes.returns):,}",
         "bounds": "; ".join(outcomes),
     }
@@ -179,8 +179,8 @@ def _describe_trial(run: RecordedRun) -> dict[str, Any]:
     row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, _BEFORE.get(name))}" for name in _TRIED}
     for step in _MILESTONES:
         returns = run.episodes.returns[run.episodes.steps <= step]
-        row[f"{step / 1e6:g}M"] = f"{returns[-bounds.NUM_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
-    row["end"] = f"{run.episodes.returns[-bounds.NUM_EPISODES:].mean():.2f}"
+        row[f"{step / 1e6:g}M"] = f"{returns[-RECENT_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+    row["end"] = f"{run.episodes.returns[-RECENT_EPISODES:].mean():.2f}"
     row["at"] = f"{run.meta['step'] / 1e6:.2f}M"
     return row | {name: _last(run, name) for name in _SYMPTOMS}
 

@@ -68,3 +68,12 @@ def test_files_and_folders_can_be_synced(tmp_path):
 
     files.sync(tmp_path / "file")
     files.sync(tmp_path)
+
+
+def test_a_file_needs_a_folder_that_is_there(tmp_path):
+    (tmp_path / "file").touch()
+    files.require_place("--out new", tmp_path / "new")
+
+    for path in (tmp_path / "none" / "new", tmp_path / "file" / "new"):
+        with pytest.raises(ValueError, match="^--out new: must be a file in a folder that can be written to$"):
+            files.require_place("--out new", path)

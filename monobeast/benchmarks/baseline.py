@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from monobeast import environments
+from monobeast.benchmarks import python_atari
 from monobeast.config import Config
 from monobeast.environments.atari import ATARI_ONLY, is_atari
 from monobeast.environments.registry import find_spec
@@ -40,7 +41,7 @@ def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
     arguments = {"game": config.env} | {name: getattr(config, name) for name in ATARI_ONLY}
     own = {name: value for name, value in settings.items() if name not in ATARI_ONLY}
     return own | {
-        "env": "monobeast.benchmarks.python_atari:monobeast/PythonAtari-v0",
+        "env": python_atari.ENV,
         "env_kwargs": json.dumps(arguments),
         "reward_clipping": config.reward_clipping,
         "life_loss_terminal": config.life_loss_terminal,

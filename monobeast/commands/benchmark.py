@@ -3,13 +3,13 @@
 import argparse
 import json
 import math
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monobeast.commands.plan import describe
 from monobeast.config import Config
+from monobeast.files import require_place
 
 if TYPE_CHECKING:
     from monobeast.benchmarks.report import Case
@@ -89,8 +89,8 @@ def _check(own: dict[str, Any], settings: dict[str, Any]) -> None:
         raise ValueError(f"--baseline {own['baseline']}: must be monobeast")
     if own["baseline"] and own["compare"] is not None:
         raise ValueError("--baseline monobeast --compare: exclude each other")
-    if own["json"] is not None and not os.access(own["json"].absolute().parent, os.W_OK):
-        raise ValueError(f"--json {own['json']}: must be a file in a folder that can be written to")
+    if own["json"] is not None:
+        require_place(f"--json {own['json']}", own["json"])
     for name in _NOT_KEPT:
         if settings.get(name):
             raise ValueError(f"--{name} {settings[name]}: not for benchmark, which keeps none of its runs")

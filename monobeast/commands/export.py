@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from monobeast.config import Config
+from monobeast.files import require_place
 from monobeast.plotting.recorded_run import find_folder
 
 
@@ -39,8 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
     for flag, file in wanted.items():
-        if not Path(os.path.expanduser(file)).absolute().parent.is_dir():
-            raise ValueError(f"--{flag} {file}: must be a file in a folder that exists")
+        require_place(f"--{flag} {file}", Path(os.path.expanduser(file)))
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, evaluation, onnx_file
     from monobeast.runs import checkpoint, permission

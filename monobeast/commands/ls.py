@@ -13,10 +13,10 @@ from monobeast.config import Config
 from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs import run_folder
 from monobeast.runs.csv_file import split_rows
+from monobeast.runs.progress import RECENT_EPISODES
 
 _HEADER = ("name", "environment", "steps", "of", "return", "age", "state")
 _IS_NUMBER = (False, False, True, True, True, True, False)  # set to the right
-_RECENT_EPISODES = 100
 _TAIL_BYTES = 32_768  # more than a row of logs.csv, or a hundred of episodes.csv
 _LONGEST_REASON = 100  # characters
 # Seconds of a unit, the longest first.
@@ -149,7 +149,7 @@ def _last_step(folder: Path, meta: dict[str, Any]) -> int | None:
 
 def _mean_return(folder: Path) -> float | None:
     returns = []
-    for row in _last_rows(folder / "episodes.csv", _RECENT_EPISODES):
+    for row in _last_rows(folder / "episodes.csv", RECENT_EPISODES):
         try:
             returns.append(float(row.get("episode_return") or ""))
         except ValueError:

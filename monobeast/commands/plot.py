@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from monobeast.config import Config
-from monobeast.files import replaced
+from monobeast.files import replaced, require_place
 from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
 from monobeast.plotting.recorded_run import RecordedRun, find_folder
 from monobeast.plotting.run_groups import (
@@ -17,6 +17,7 @@ from monobeast.plotting.run_groups import (
     require_different,
     require_one_environment,
 )
+from monobeast.runs.progress import RECENT_EPISODES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--x", choices=AXES, default="steps", help="what to draw over (default: %(default)s)")
     window_help = "last episodes to average over, all where there are fewer (default: %(default)s)"
-    parser.add_argument("--window", type=int, default=100, metavar="INT", help=window_help)
+    parser.add_argument("--window", type=int, default=RECENT_EPISODES, metavar="INT", help=window_help)
     parser.add_argument("--as_one", action="store_true", help="refuse runs that are not all seeds of one curve")
     parser.add_argument(
         "--label", action="append", default=[], metavar="TEXT", help="name of a curve, once for each, in their order"
@@ -98,8 +99,7 @@ def _check(arguments: argparse.Namespace) -> None:
     out = _out_path(arguments)
     if _format_of(out) not in _FORMATS:
         raise ValueError(f"--out {arguments.out}: must end in .{', .'.join(_FORMATS)}")
-    if not os.path.isdir(out.parent):
-        raise ValueError(f"--out {arguments.out}: must be a file in a folder that exists")
+    require_place(f"--out {arguments.out}", out)
     if arguments.window < 1:
         raise ValueError(f"--window {arguments.window}: must be at least 1")
 

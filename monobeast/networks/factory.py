@@ -4,6 +4,7 @@ from gymnasium.spaces import Box, Discrete, Space
 from torch import nn
 
 from monobeast import trees, user_code
+from monobeast.config import NETWORKS
 from monobeast.distributions import Categorical, Distribution, for_space
 from monobeast.networks import contract
 from monobeast.networks.agent import AgentNetwork, Network
@@ -14,8 +15,6 @@ from monobeast.networks.torsos import MIN_SHALLOW_SIZE, ImageTorso, PartsTorso, 
 
 # Enough for a stack of ten color frames, and fewer than the rows of any screen.
 MAX_CHANNELS = 32
-
-KINDS = ("auto", "shallow", "deep", "mlp", "torchbeast")
 
 
 def make_network(
@@ -53,8 +52,8 @@ def make_network(
         ValueError: the network is unknown or does not fit the space; the message names both and what would fit.
     """
     is_own = callable(network) or user_code.is_own(network)
-    if not is_own and network not in KINDS:
-        raise ValueError(f"--network {network}: must be one of {', '.join(KINDS)}, or module:Class")
+    if not is_own and network not in NETWORKS:
+        raise ValueError(f"--network {network}: must be one of {', '.join(NETWORKS)}, or module:Class")
     distribution = for_space(action_space)
     if is_own:
         return _make_own(network, observation_space, distribution, precision)

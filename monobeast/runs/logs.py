@@ -14,7 +14,7 @@ from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
 from monobeast.runs.console import logger
 from monobeast.runs.csv_file import CsvFile
-from monobeast.runs.progress import Progress
+from monobeast.runs.progress import RECENT_EPISODES, Progress
 from monobeast.runs.sinks import Sinks
 
 LOG_COLUMNS = (
@@ -42,7 +42,6 @@ LOG_COLUMNS = (
     *FEATURE_COLUMNS,
 )  # and health.dead_units_columns of the network
 EPISODE_COLUMNS = ("step", "actor", "env", "episode_return", "episode_length")
-_RECENT_EPISODES = 100
 
 
 class Averages:
@@ -103,7 +102,7 @@ class RunLog:
         self._total_steps = total_steps
         self._interval_s = interval_s
         self._averages = Averages()
-        self._recent_returns: deque[float] = deque(maxlen=_RECENT_EPISODES)
+        self._recent_returns: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._interval_episodes: list[tuple[float, int]] = []
         self._start = self._last_write = time.monotonic()
         self._rate_from: tuple[float, int] | None = None  # time and step from which the next row's rate counts

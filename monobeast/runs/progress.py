@@ -4,6 +4,7 @@ import datetime
 import math
 from typing import NamedTuple
 
+RECENT_EPISODES = 100  # of which a mean return is, or of all where there were fewer
 _LONGEST_WAIT_S = 1e9  # thirty years; beyond it an estimate says nothing
 
 

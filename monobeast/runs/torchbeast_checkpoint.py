@@ -16,7 +16,7 @@ from torch import Tensor
 from monobeast import environments, seeding
 from monobeast.config import Config
 from monobeast.learner import Learner
-from monobeast.networks import make_network
+from monobeast.networks import load_weights, make_network
 from monobeast.runs import checkpoint, run_folder
 from monobeast.runs.metadata import Metadata
 from monobeast.user_code import is_own
@@ -136,9 +136,10 @@ def _make_learner(found: TorchBeastCheckpoint, config: Config) -> Learner:
     """A learner in the same state as TorchBeast's."""
     spaces = environments.check(config)
     network = make_network(spaces.observation, spaces.action, config.network, config.use_lstm)
-    weights = convert_weights(found.weights)
-    _require_equal_shapes(found.path, weights, network.state_dict(), config.env)
-    network.load_state_dict(weights)
+    try:
+        load_weights(network, convert_weights(found.weights))
+    except ValueError as error:
+        raise ValueError(f"{found.path}: not for {config.env}: {error}") from error
     learner = Learner(network, config)
     state = learner.state_dict() | {
         "step": found.num_updates * (config.unroll_length or 0) * (config.batch_size or 0),
@@ -147,13 +148,6 @@ def _make_learner(found: TorchBeastCheckpoint, config: Config) -> Learner:
     _fill_optimizer(state["optimizer"], found, [name for name, _ in network.named_parameters()])
     learner.load_state_dict(state)
     return learner
-
-
-def _require_equal_shapes(path: Path, found: dict[str, Tensor], own: dict[str, Tensor], env: str) -> None:
-    for name in (*own, *found):
-        shapes = [list(state[name].shape) if name in state else "not there" for state in (found, own)]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"{path}: {name} is {shapes[0]}, and for {env} must be {shapes[1]}")
 
 
 def _fill_optimizer(own: dict[str, Any], found: TorchBeastCheckpoint, own_names: list[str]) -> None:
