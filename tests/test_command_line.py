@@ -348,7 +348,7 @@ def test_a_signal_ends_a_run_with_a_checkpoint_of_the_last_logged_step(start, tm
     assert re.search(rf"stopping on {number.name}: saving a checkpoint\n.*stopped at step", output, re.DOTALL), output
     command = f"python -m monobeast train --resume --xpid run --savedir {tmp_path}"
     assert output.endswith(f"to go on: {command}\n")
-    assert processes_of(process.pid) == []
+    assert wait_until(lambda: processes_of(process.pid) == [], timeout_s=10.0)  # the fork server is on its way out
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     rows = rows_of(tmp_path / "run" / "logs.csv")
     assert state["learner"]["step"] == int(rows[-1]["step"]) > 0
@@ -455,7 +455,7 @@ def test_a_signal_during_the_start_leaves_nothing_behind(start, tmp_path, number
 
     assert process.returncode == 128 + number
     assert errors == "" and "Traceback" not in output
-    assert processes_of(process.pid) == []
+    assert wait_until(lambda: processes_of(process.pid) == [], timeout_s=10.0)
     if (tmp_path / "run").exists():
         assert (tmp_path / "run" / "checkpoint.pt").exists()  # it had learned something already
     else:
