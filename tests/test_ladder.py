@@ -160,6 +160,10 @@ def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
             assert outcome["value"] == recorder.read_test(run).mean
 
 
+def test_what_changes_the_meaning_of_a_score_is_what_atari_games_alone_have_and_what_is_made_of_rewards_and_lives():
+    assert set(results._MEANING) == {*ATARI_ONLY, "reward_clipping", "life_loss_terminal"}
+
+
 def test_an_unknown_rung_is_refused():
     command = [sys.executable, str(ROOT / "scripts" / "reproduction.py"), "chess"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
