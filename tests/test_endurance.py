@@ -299,7 +299,8 @@ def test_a_killed_learner_leaves_no_actor_and_no_shared_memory_and_its_run_goes_
 
 
 def test_twenty_runs_to_their_end_say_nothing_amiss_and_leave_no_process(tmp_path, capsys):
-    flags = ["--env", "monobeast/Catch-v0", "--total_steps", 1000, "--num_threads", 1]
+    sizes = ["--num_actors", 2, "--envs_per_actor", 8, "--num_threads", 1]  # else they are measured, which is said
+    flags = ["--env", "monobeast/Catch-v0", "--total_steps", 1000, *sizes]
     for number in range(20):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -68,7 +68,7 @@ def test_shared_memory_is_what_a_real_pool_takes_to_the_byte(spaces, use_lstm):
 @pytest.mark.slow
 def test_the_slots_are_in_memory_once_while_they_are_made():
     code = """if True:
-        import monobeast.rollouts, numpy, resource, torch
+        import gymnasium, monobeast.rollouts, numpy, resource, torch
         from gymnasium.spaces import Box
         peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         torch.zeros(10**6)
