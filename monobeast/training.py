@@ -41,7 +41,7 @@ def train(
     """Trains an agent as `monobeast train` does.
 
     A script that calls this needs the guard `if __name__ == "__main__":`, since actor processes import the script.
-    SIGINT and SIGTERM end the run, not the script: look at the result's `state`.
+    SIGINT, SIGTERM and SIGHUP end the run, not the script: look at the result's `state`.
 
     Args:
         config: The settings.
