@@ -1,4 +1,4 @@
-"""Checks that costs do not grow unnecessarily: steps per second and memory by slots, actors, sizes, episode lengths."""
+"""Measures how costs grow: steps per second and memory by slots, actors, sizes and episode lengths."""
 
 import argparse
 import os

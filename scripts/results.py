@@ -103,7 +103,8 @@ def _render_rung(name: str, rung: ladder.Rung) -> str:
     lines = [f"### {rung.title}", "", f"    scripts/reproduce {name}", ""]
     for variant in rung.variants:
         flags = shlex.join(ladder.flags_of(variant, rung.seeds[0]))
-        lines += [_wrap(f"python -m monobeast train {flags}"), ""]
+        path = f"PYTHONPATH={ladder.TESTS.name} " if ":" in variant.settings["env"] else ""  # of a stub
+        lines += [_wrap(f"{path}python -m monobeast train {flags}"), ""]
     lines += [f"Machine: {'; '.join(sorted(machine))}.", ""]
     lines.append(_table([_describe_run(run) for run, _ in runs]))
     spec = find_spec(runs[0][0].config["env"])
