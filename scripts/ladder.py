@@ -82,7 +82,10 @@ PONG_BFLOAT16 = PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}
 PONG_LSTM = PONG_BFLOAT16 | {"use_lstm": True, "learning_rate": 3e-4, "epsilon": 0.01, "total_steps": 4_000_000}
 WIDE = {"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32}
 BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}
-QBERT = ATARI | {"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 5_000_000}
+QBERT = ATARI | {
+    **{"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 5_000_000},
+    **{"num_actors": 1, "num_buffers": 2, "envs_per_actor": 16},  # as `auto` does: as many columns, fewer processes
+}
 
 RUNGS = {
     "catch": Rung(
