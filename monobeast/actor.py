@@ -131,6 +131,8 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_qu
     """Entry point of an actor process: fills slots of `store` until the learner closes the free queue."""
     if task.out_log is not None:
         child_setup.write_stacks_when_asked(task.out_log)
+    # Else networks that draw numbers would draw the same in all actors.
+    torch.manual_seed(seeding.actor_seed(task.config.seed, task.index, task.generation))
     torch.set_num_threads(1)  # actors share the cores; a thread pool each would be many times slower
     child_setup.let_others_go_first(_NICENESS)
     actor = None

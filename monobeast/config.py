@@ -69,8 +69,8 @@ def _check_value(
 class Config:
     """Settings of one run, checked on construction.
 
-    Every field is a command-line flag of the same name. None in a `Chosen` field means: decided later by
-    `preparation.prepare`, and recorded. In other fields it means none. A named preset fills its fields on construction.
+    Every field is a command-line flag of the same name. None in a `Chosen` field leaves it open, also to the preset: it is
+    filled on construction, or decided later by `preparation.prepare`, and recorded. In other fields None means none.
 
     Raises:
         ValueError: a value is out of range, or two values do not fit each other; the message names the flag, the value
@@ -124,7 +124,7 @@ class Config:
     discounting: Chosen[float] = _flag(None, "loss", "gamma: discount factor per agent step (default: the preset's)", low=0, high=1)
     baseline_cost: Chosen[float] = _flag(None, "loss", "weight of the baseline loss (default: the preset's)", low=0)
     entropy_cost: Chosen[float] = _flag(None, "loss", "initial weight of the entropy loss (default: the preset's)", low=0)
-    entropy_cost_end: float | None = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly (default: the preset's; if it has none, entropy_cost)", low=0)
+    entropy_cost_end: Chosen[float] = _flag(None, "loss", "weight of the entropy loss at total_steps, reached linearly; the same as entropy_cost: it does not change (default: the preset's; if it has none, entropy_cost)", low=0)
     reward_clipping: str = _flag("auto", "loss", "how the learner clips rewards: abs_one: to [-1, 1]; soft_asymmetric: 0.3 min(tanh r, 0) + 5 max(tanh r, 0); auto: abs_one for Atari, else none", choices=("auto", "abs_one", "none", "soft_asymmetric"))
     normalize_rewards: bool = _flag(False, "loss", "after clipping, divide rewards by the standard deviation of all discounted returns so far, and clip the result to [-10, 10]")
     reward_scale: float = _flag(1.0, "loss", "factor by which the learner multiplies rewards, after clipping and normalization", above=0)

@@ -94,12 +94,12 @@ def epsilon_corrected(
 
     Args:
         target_action_log_probs: float [T, B]: log pi(a_t|x_t); not read at reset steps.
-        epsilon: above 0; otherwise ValueError.
+        epsilon: finite and above 0; otherwise ValueError.
 
     Other arguments, return value and exceptions: as in `uncorrected`.
     """
     if not 0 < epsilon < torch.inf:
-        raise ValueError(f"epsilon: expected a number above 0, found {epsilon}")
+        raise ValueError(f"epsilon: expected a finite number above 0, found {epsilon}")
     vs, advantages = uncorrected(discounts, rewards, values, bootstrap_value, is_reset, lambda_)
     _check_steps(values, is_reset, target_action_log_probs=target_action_log_probs)
     log_probs = widen(target_action_log_probs).masked_fill(is_reset, -torch.inf)

@@ -38,7 +38,7 @@ class EvaluatorTask(NamedTuple):
 
     config: Config  # resolved
     spaces: Spaces
-    weights: Tensor  # float32 [P]: the learner writes them between two evaluations, the evaluator reads them in one
+    weights: Tensor  # float32 [N], all: the learner writes them between two evaluations, the evaluator reads in one
     out_log: Path | None = None  # where the evaluator's stacks go when asked for
     makers: bytes = pickle.dumps(Makers())
 
@@ -98,8 +98,8 @@ def play_version(
 ) -> Iterator[Episode]:
     """Plays `evaluate_episodes` games as `test` does, each given as it ends.
 
-    The environment and all seeds are new in every evaluation and hang on run and version alone, so that what weights
-    reach does not hang on the evaluations before.
+    The environment and all seeds are new in every evaluation and depend on run and version alone, so that what weights
+    reach does not depend on the evaluations before.
 
     Args:
         config: Of the run, resolved.
@@ -117,10 +117,10 @@ def play_version(
 
 
 class Evaluator:
-    """The learner's hold on the evaluator: one evaluation at a time, and what befalls the process is no exception here.
+    """The learner's hold on the evaluator: one evaluation at a time; failures of the process are logged, not raised.
 
-    A fault is logged, and costs the evaluation that is under way; with the next one the process is started anew, within
-    the limit of `--max_actor_restarts`. Nothing here waits but `wait` and `close`.
+    A failure costs the evaluation that is under way; with the next one the process is started anew, within the limit of
+    `--max_actor_restarts`. Beside `wait` and `close`, only a start or a failure takes a moment.
 
     Args:
         task: For the process. Its weights may be written while the evaluator is not busy.

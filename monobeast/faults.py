@@ -42,21 +42,28 @@ class FaultRecord:
         self._in_a_row = torch.zeros_like(self._num_bad)
         self._longest_row = torch.zeros_like(self._num_bad)  # since the last `pop`
         self._last = torch.full((4,), _NO_FAULT, dtype=torch.int64, device=device)
+        self._last_bad_update = torch.zeros_like(self._num_bad)
         self._names = quantities()  # of the last batch
 
-    def add(self, fault: Tensor, observation: Tree) -> None:
-        """Counts an update, of which `locate` found `fault`."""
+    def add(self, update: int, fault: Tensor, observation: Tree) -> None:
+        """Counts an update, of this number from 1, of which `locate` found `fault`."""
         is_bad = fault[0] != _NO_FAULT
         self._num_bad += is_bad
         self._in_a_row = torch.where(is_bad, self._in_a_row + 1, 0)
         self._longest_row = torch.maximum(self._longest_row, self._in_a_row)
         self._last = torch.where(is_bad, fault, self._last)
+        self._last_bad_update = torch.where(is_bad, update, self._last_bad_update)
         self._names = quantities(observation)
 
     @property
     def num_bad(self) -> int:
         """Updates with a fault. Waits for the device."""
         return int(self._num_bad)
+
+    @property
+    def last_bad_update(self) -> int:
+        """Number of the last update with a fault, from 1; 0 before the first. Waits for the device."""
+        return int(self._last_bad_update)
 
     @property
     def num_in_a_row(self) -> int:

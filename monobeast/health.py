@@ -1,6 +1,6 @@
 """Health of training: importance ratios, explained variance of the baseline, dead units.
 
-Reset steps, whose actions are ignored, never count.
+Reset steps, whose actions are ignored, do not count, except for dead units: these are of all observations of a batch.
 """
 
 import math
@@ -144,9 +144,9 @@ def _share_dead(activations: Tensor, steps: torch.Size) -> float | None:
     return units.eq(0).all(dim=1).double().mean().item()
 
 
-def _spread(values: Tensor) -> float:
-    """Standard deviation over the rows of [N, units], mean over the units."""
-    return values.double().std(0, correction=0).mean().item()
+def _spread(values: Tensor) -> float | None:
+    """Standard deviation over the rows of [N, units], mean over the units; None without rows."""
+    return None if not len(values) else values.double().std(0, correction=0).mean().item()
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:

@@ -3,9 +3,9 @@
 import os
 import time
 import traceback
-from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from monobeast import plain_values
@@ -16,6 +16,7 @@ from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
 from monobeast.rollouts import Rollout, allocate
+from monobeast.signals import StopSignals
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
 
@@ -36,10 +37,11 @@ class InlineActor:
         core_state: tuple[Tensor, ...],
         weights: SharedWeights,
         first_generation: int = 0,
-        out_log: Path | None = None,
         makers: Makers = Makers(),
+        stop: StopSignals = StopSignals(),
     ) -> None:
-        """Takes the arguments of `ActorPool`."""
+        """Takes arguments of `ActorPool`, and signals that interrupt the environments."""
+        self._stop = stop
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights, makers=makers)
         sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
         self._slot, self._staging = allocate(*sizes), make_staging(config, spaces, core_state)
@@ -51,7 +53,8 @@ class InlineActor:
         self._state_version = -1  # of the weights at that time; newer ones: its batch has been learned from
 
     def __enter__(self) -> Self:
-        self._actor = make_actor(self._task)
+        with self._stop.raised():
+            self._actor = make_actor(self._task)
         try:
             self._restore()
         except BaseException:
@@ -65,7 +68,8 @@ class InlineActor:
         try:
             self._keep_state()  # there may be none after the close
         finally:
-            self._actor.close()
+            with self._stop.raised(even_before=False):
+                self._actor.close()
 
     def describe(self) -> str:
         """Like `ActorPool.describe`."""
@@ -81,7 +85,8 @@ class InlineActor:
         start = time.perf_counter()
         while (batch := self._staging.pop()) is None:
             try:
-                self._actor.unroll(self._slot)
+                with self._stop.raised():
+                    self._actor.unroll(self._slot)
             except (Exception, SystemExit) as error:
                 cause = f"ended with an exception:\n{traceback.format_exc().rstrip()}"
                 raise ActorsFailed(f"the actor ({self._task.config.env}) {cause}") from error
@@ -115,6 +120,7 @@ class InlineActor:
         version = self._task.weights.version
         if self._task.config.exact_resume and self._state_version != version:
             parts = {"actor": self._actor.get_state(), "staging": self._staging.get_state()}
+            parts["random"] = torch.get_rng_state()  # from which a network may draw
             self._state, self._state_version = plain_values.pack(parts), version
 
     def _restore(self) -> None:
@@ -123,3 +129,4 @@ class InlineActor:
         parts = plain_values.unpack(self._state)
         self._actor.set_state(parts["actor"])
         self._staging.set_state(parts["staging"])
+        torch.set_rng_state(parts["random"])

@@ -134,6 +134,7 @@ class Learner:
         self._optimizer = optimizers.make_optimizer(list(network.parameters()), config)
         self._reward_normalizer = RewardNormalizer(config, self._device) if config.normalize_rewards else None
         self._reward_deviation: Tensor | None = None  # of the last update
+        self.last_entropy_cost: float | None = None  # of the last update
         self.faults = faults.FaultRecord(self._device)  # of updates that were left out
 
     @property
@@ -173,7 +174,8 @@ class Learner:
         lags = self.num_updates - batch.policy_version
         if self._reward_normalizer:
             self._reward_deviation, seen = self._reward_normalizer.look(batch)
-        entropy_cost = torch.full((), self.entropy_cost, device=self._device)
+        self.last_entropy_cost = self.entropy_cost
+        entropy_cost = torch.full((), self.last_entropy_cost, device=self._device)
         result = self._compute_loss(self.network, batch, self._config, entropy_cost, self._reward_deviation)
         self._optimizer.zero_grad()
         result.total_loss.backward()
@@ -184,8 +186,8 @@ class Learner:
         self._update_normalizers(batch, is_good)
         if self._reward_normalizer:
             self._reward_normalizer.take(seen, is_good)
-        self.faults.add(fault, batch.observation)
         self.num_updates += 1
+        self.faults.add(self.num_updates, fault, batch.observation)
         self.step += batch.num_steps
         lag_statistics = {"policy_lag_mean": lags.double().mean(), "policy_lag_max": lags.max()}
         return result.statistics | {"grad_norm": grad_norm, "is_good": is_good} | lag_statistics

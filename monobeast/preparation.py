@@ -1,4 +1,4 @@
-"""Prepares a run: refuses whatever can be refused before any process or file exists."""
+"""Prepares a run: refuses whatever can be refused before its folder and its processes exist."""
 
 import dataclasses
 import textwrap

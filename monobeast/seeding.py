@@ -20,7 +20,7 @@ _INDEX_BITS = _PROCESS_BITS + _GENERATION_BITS + _PLACE_BITS
 
 _LEARNER = 0  # process number; actor i is i + 1
 _TRAINING, _EVALUATION = 0, 1  # the learner's generations; those after are of evaluations beside training
-_SAMPLING = 0  # place in a process; environment e is e + 1
+_SAMPLING, _NETWORK = 0, 2**40  # places in a process; environment e is e + 1
 
 
 def draw_seed() -> int:
@@ -29,8 +29,18 @@ def draw_seed() -> int:
 
 
 def network_seed(seed: int) -> int:
-    """The seed of the initial weights and of the learner's other random numbers."""
+    """The seed of the initial weights."""
     return _spread(seed, _LEARNER, _TRAINING, _SAMPLING)
+
+
+def learner_seed(seed: int, num_resumes: int) -> int:
+    """The seed of what networks draw in the learner, for dropout, say; new at each resume."""
+    return _spread(seed, _LEARNER, first_generation(num_resumes), _NETWORK)
+
+
+def actor_seed(seed: int, actor: int, generation: int) -> int:
+    """The seed of what networks draw in an actor's process; arguments as in `environment_seeds`."""
+    return _spread(seed, actor + 1, generation, _NETWORK)
 
 
 def first_generation(num_resumes: int) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import shlex
 import signal
 import time
 import traceback
@@ -59,13 +60,15 @@ class Session:
             self.num_resumes = prepared.saved["num_resumes"] + 1
             self.restarts_before = prepared.saved["actor_restarts"]
         self.saved_step = self.learner.step  # of the last checkpoint; 0 without one
+        torch.manual_seed(seeding.learner_seed(self.config.seed, self.num_resumes))
         weights = SharedWeights(weights_of(prepared.network), version=self.learner.num_updates)
         self.publisher = make_publisher(weights, self.config)
-        source = InlineActor if self.config.num_actors == 0 else ActorPool
         core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
-        out_log = folder / "out.log"
-        shared = (self.config, prepared.spaces, core_state, weights)
-        self.actors = source(*shared, generation, out_log, prepared.makers)
+        shared = (self.config, prepared.spaces, core_state, weights, generation)
+        if self.config.num_actors == 0:
+            self.actors = InlineActor(*shared, prepared.makers, stop)
+        else:
+            self.actors = ActorPool(*shared, folder / "out.log", prepared.makers)
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             continuation.set_state(prepared.saved, self.actors, self.learner)
@@ -96,13 +99,12 @@ class Session:
 
     def _train(self) -> str:
         try:
-            with self.actors, StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch:
+            with StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch, self.actors:
                 with self._stop_announced():
                     self._loop(watch)
-            has_all_steps = self.learner.step >= self.config.total_steps
-            state = "complete" if has_all_steps or self.stop.received is None else "stopped"
+            state = "complete" if self._has_all_steps or self.stop.received is None else "stopped"
         except Stopped:
-            state = "stopped"
+            state = "complete" if self._has_all_steps else "stopped"
         except (ActorsFailed, BadUpdates, Stalled) as failure:  # the learner is sound: what it learned is kept
             if self.stop.received is None:
                 self._note(failure)
@@ -119,6 +121,10 @@ class Session:
             return "failed"
         return self._finish(state)
 
+    @property
+    def _has_all_steps(self) -> bool:
+        return self.learner.step >= self.config.total_steps
+
     def _note(self, failure: Exception) -> None:
         """Stores the reason why the run failed in one line; the log has all of it."""
         first, *others = str(failure).splitlines() or [""]
@@ -133,8 +139,8 @@ class Session:
         """actors -> batch -> update -> weights -> actors."""
         start = time.monotonic()
         last_save = start if self.num_resumes else -math.inf  # a new run soon has something to go on from
-        while self.learner.step < self.config.total_steps and self.stop.received is None:
-            batch = self._get_batch()
+        while not self._has_all_steps and self.stop.received is None:
+            batch = self.actors.get_batch(_POLL_S)
             if batch is None:
                 watch.check(self.actors.describe)
             else:
@@ -153,7 +159,7 @@ class Session:
             if self.evaluations is not None:
                 self.evaluations.attend()
             now = time.monotonic()
-            if self.log.is_due or self.learner.step >= self.config.total_steps:
+            if self.log.is_due or self._has_all_steps:
                 self._write_row(batch)
             if self.learner.step > self.saved_step and now - last_save >= self.config.checkpoint_interval_s:
                 self._save_or_say_why_not()
@@ -168,7 +174,7 @@ class Session:
         try:
             yield
         finally:
-            if self.stop.received is not None and self.learner.step < self.config.total_steps:
+            if self.stop.received is not None and not self._has_all_steps:
                 has_to_save = self.learner.num_updates > 0 and not self.config.disable_checkpoint
                 what = "saving a checkpoint" if has_to_save else "nothing to save"
                 logger.info("stopping on %s: %s", signal.Signals(self.stop.received).name, what)
@@ -207,25 +213,19 @@ class Session:
         num_in_a_row = self._warn_of_fault()
         if num_in_a_row >= self.config.max_bad_updates:
             path = bad_batch.save(self.folder, self.config, self.learner, batch)
-            command = f"python -m monobeast replay-update {path}{permission.flags(self.config)}"
+            command = f"python -m monobeast replay-update {shlex.quote(str(path))}{permission.flags(self.config)}"
             limit = f"--max_bad_updates {self.config.max_bad_updates}"
             raise BadUpdates(
                 f"{num_in_a_row} updates in a row had numbers that are not finite ({limit}).\n"
-                f"The last batch is kept; to find the cause: {command}"
+                f"The newest batch is kept; to find the cause: {command}"
             )
 
     def _warn_of_fault(self) -> int:
         """Says which number was not finite, if any; returns how many updates in a row had one since the last call."""
         fault, num_in_a_row = self.learner.faults.pop()
         if fault is not None:
-            logger.warning("update %d is left out: %s", self.learner.num_updates, fault)
+            logger.warning("update %d is left out: %s", self.learner.faults.last_bad_update, fault)
         return num_in_a_row
-
-    def _get_batch(self) -> Rollout | None:
-        if isinstance(self.actors, ActorPool):
-            return self.actors.get_batch(_POLL_S)
-        with self.stop.raised():  # an environment that hangs in this process must not outlast a Ctrl-C
-            return self.actors.get_batch(_POLL_S)
 
     def _finish(self, state: str) -> str:
         """Writes a last row and a checkpoint of its step; returns how the run finally ended."""

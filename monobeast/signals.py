@@ -38,10 +38,16 @@ class StopSignals:
             signal.signal(number, handler)
 
     @contextmanager
-    def raised(self) -> Iterator[None]:
-        """For code that may not return, such as an environment in this process: a signal raises `Stopped` in it."""
+    def raised(self, even_before: bool = True) -> Iterator[None]:
+        """For code that may not return, such as an environment in this process: a signal raises `Stopped` in it.
+
+        Args:
+            even_before: Whether one that came before does, too.
+        """
         self._raises = True
         try:
+            if even_before and self.received is not None:
+                raise Stopped
             yield
         finally:
             self._raises = False

@@ -69,6 +69,7 @@ def run(prepared: Run) -> Result:
         return _already_complete(config, prepared.saved)
     with (
         _threads_restored(),
+        torch.random.fork_rng([] if config.device == "cpu" else [config.device]),
         StopSignals() as stop,  # from here on there are files and processes to clear up
     ):
         make_folder = run_folder.find if config.resume else run_folder.create

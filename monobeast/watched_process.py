@@ -52,18 +52,10 @@ class WatchedProcess:
         if self._process.exitcode is not None:
             self._process.close()
 
-    def _kill(self) -> None:
-        if self._pidfd is None:
-            self._process.kill()
-            return
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
     def ask_for_stacks(self) -> None:
         """Lets the process write the stacks of its threads; one that never called `write_stacks_when_asked` ends."""
         if hasattr(signal, "SIGUSR1"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGUSR1)
+            self._send(signal.SIGUSR1)
             self.join(_STACKS_S)
 
     def wait_for_exit_code(self) -> int | None:
@@ -81,3 +73,17 @@ class WatchedProcess:
             known = -code in {number.value for number in signal.Signals}
             return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
         return f"exited with code {code}"
+
+    def _kill(self) -> None:
+        if self._pidfd is None:
+            self._process.kill()
+        else:
+            self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        """Sends a signal, if the process still lives."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._pidfd is not None:
+                signal.pidfd_send_signal(self._pidfd, number)
+            elif self._process.exitcode is None:  # else its number may be another's by now
+                os.kill(self.pid, number)

@@ -188,6 +188,18 @@ class Threaded(Stub):
         threading.Thread(target=time.sleep, args=(3600,)).start()
 
 
+class HangOnReset(Stub):
+    """The second reset of a process never returns: the first is that of the check before a run."""
+
+    num_resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        type(self).num_resets += 1
+        if self.num_resets > 1:
+            time.sleep(3600)
+        return super().reset(seed=seed, options=options)
+
+
 class Hang(Stub):
     """Step k never returns; with `hold_gil`, no other thread of the process runs any more.
 
@@ -482,7 +494,10 @@ def _register(env_id, entry_point, **kwargs):
         gymnasium.register(env_id, entry_point, kwargs=kwargs)
 
 
-_CLASSES = (Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, Hang, NaNReward, Lives, Counter, RandStart, Constant)
+_CLASSES = (
+    *(Fixed, Trunc, Both, Horizon, Boom, Exit, Threaded, HangOnReset),
+    *(Hang, NaNReward, Lives, Counter, RandStart, Constant),
+)
 for _class in (*_CLASSES, Acts, Mirror, Echo, Savable, Parts, OddSpaces, Vanish, Torch, Unevaluated):
     _register(f"{_class.__name__}-v0", _class)
 for _class in (Fixed, Trunc, Both):

@@ -66,6 +66,13 @@ class RandomFeatures(Plain):
         return super().look(observation) @ self.weight
 
 
+class Noisy(Plain):
+    """Leaves out features at random, in acting as in learning."""
+
+    def look(self, observation):
+        return F.dropout(super().look(observation), 0.5)
+
+
 class Caching(Plain):
     """Keeps a tensor of its first call for all later ones."""
 

@@ -397,6 +397,21 @@ def test_an_environment_that_hangs_in_this_process_does_not_outlast_a_signal(sta
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 
+def test_an_environment_that_hangs_as_it_starts_in_this_process_does_not_outlast_a_signal(start, tmp_path):
+    hang = ["--env", "stub_environments:HangOnReset-v0", "--num_actors", 0, "--envs_per_actor", 1]
+    process = start(*hang, "--savedir", tmp_path, "--xpid", "run")
+    assert "training on" in process.stdout.readline()
+    assert "preset" in process.stdout.readline()
+    time.sleep(1.0)  # now it hangs, or will soon
+
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, errors) == (130, "")
+    assert "stopped before the first update; nothing is kept" in output
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_reader_that_leaves_does_not_end_the_run(start, tmp_path):
     process = start(*CATCH, "--savedir", tmp_path, "--xpid", "run", "--num_actors", 0, "--total_steps", 2000)
     process.stdout.readline()

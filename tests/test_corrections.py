@@ -217,7 +217,7 @@ def test_what_is_no_tensor_is_refused(name):
 
 @pytest.mark.parametrize("epsilon", [0.0, -1e-6, math.nan, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon):
-    with pytest.raises(ValueError, match=f"epsilon: expected a number above 0, found {epsilon}"):
+    with pytest.raises(ValueError, match=f"epsilon: expected a finite number above 0, found {epsilon}"):
         corrections.epsilon_corrected(LOG_RHOS, **STEPS, epsilon=epsilon)
 
 

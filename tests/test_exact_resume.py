@@ -44,6 +44,7 @@ CASES = {
     "acrobot": (CATCH | {"env": "Acrobot-v1", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
     "mountain car": (CATCH | {"env": "MountainCar-v0", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
     "pendulum": (CATCH | {"env": "Pendulum-v1", "env_kwargs": '{"max_episode_steps": 60}'}, 5),
+    "a network that draws numbers": (CATCH | {"network": "stub_networks:Noisy"}, 5),
     "color catch": (CATCH | {"env": "monobeast/ColorCatch-v0"}, 5),
     "an environment of one's own, with lives": (
         CATCH | {"env": "stub_environments:Savable-v0", "life_loss_terminal": True},
@@ -125,7 +126,8 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(tmp_path, se
     with doing_after(k, Learner, "update", stop):
         assert begin(tmp_path, "stopped", settings).state == "stopped"
     assert num_updates_of(tmp_path) == k
-    assert go_on(tmp_path, env=settings["env"]).state == "complete"
+    named = {name: settings[name] for name in ("env", "network") if name in settings}
+    assert go_on(tmp_path, **named).state == "complete"
 
     assert compare(tmp_path, settings) == set()
 

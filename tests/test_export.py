@@ -1,6 +1,7 @@
 """The network of a run in files of other programs gives the same logits."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,6 +77,22 @@ def test_a_state_dict_holds_the_weights_and_nothing_else(tmp_path):
     weights, (network, _) = torch.load(tmp_path / "w.pt", weights_only=True), load(folder)
     assert list(weights) == list(network.state_dict())
     assert all(torch.equal(weights[name], weight) for name, weight in network.state_dict().items())
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(tmp_path, capsys, monkeypatch):
+    save_run(tmp_path, env="monobeast/Catch-v0")
+    (tmp_path / "w.pt").write_text("before")
+
+    def write_a_part(path, content):
+        path.write_text("a part")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_a_part)
+
+    assert run_command(["export", "example", "--savedir", str(tmp_path), "--state_dict", str(tmp_path / "w.pt")]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert (tmp_path / "w.pt").read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"example", "w.pt"}
 
 
 def test_without_the_package_the_line_that_installs_it_is_said(tmp_path, capsys, monkeypatch):

@@ -117,7 +117,7 @@ def test_a_good_update_after_a_bad_one_is_that_of_a_run_without_it(monkeypatch, 
 
     torch.testing.assert_close(first.network.state_dict(), second.network.state_dict(), rtol=0, atol=1e-12)
     assert first.faults.pop() == (faults.Fault("reward", 4, 6, 0), 1)
-    assert first.faults.pop() == (None, 0)
+    assert first.faults.pop() == (None, 0) and first.faults.last_bad_update == 1
     assert not torch.equal(first.network.policy.bias, make_learner().network.policy.bias)
 
 
@@ -127,7 +127,7 @@ def test_a_row_of_faults_that_ended_between_two_looks_is_told_and_one_that_goes_
     for batch in (bad, bad, make_batch(), bad):
         learner.update(batch)
 
-    assert learner.faults.pop()[1] == 2
+    assert learner.faults.pop()[1] == 2 and learner.faults.last_bad_update == 4
     learner.update(bad)
     learner.update(bad)
     assert learner.faults.pop()[1] == 3 == learner.faults.num_in_a_row
@@ -182,6 +182,9 @@ def test_too_many_bad_updates_in_a_row_fail_the_run_and_keep_the_batch(tmp_path,
 
     result = train(Config(**CATCH, total_steps=4000, max_bad_updates=3, savedir=str(tmp_path)))
 
+    batch = checkpoint.read(result.folder / "bad_batch.pt")  # the cost of its own update, which had a seventh behind it
+    steps = checkpoint.load(result.folder)["learner"]["step"]
+    assert batch["config"]["entropy_cost"] == pytest.approx(0.01 * (1 - steps * 6 / 7 / 4000))
     assert (result.state, checkpoint.load(result.folder)["learner"]["num_bad_updates"]) == ("failed", 3)
     out = capsys.readouterr().out
     assert "3 updates in a row had numbers that are not finite (--max_bad_updates 3)" in out

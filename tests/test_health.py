@@ -199,6 +199,16 @@ def test_a_channel_that_is_0_everywhere_is_dead():
     assert health.measure_features(agent, rollout)["dead_units_1"] == 8 / 32
 
 
+def test_a_batch_of_reset_steps_alone_has_no_spread():
+    space = gymnasium.spaces.Discrete(3)
+    rollout = make_rollout([], num_resets=1)
+    rollout.observation.zero_()
+
+    measured = health.measure_features(make_network(space, Discrete(2)), rollout)
+
+    assert measured["feature_std"] is None and measured["logits_std"] is None
+
+
 def test_an_update_gives_the_sums_without_a_gradient():
     space = gymnasium.spaces.Discrete(3)
     agent = make_network(space, Discrete(2))

@@ -90,9 +90,9 @@ def test_processes_are_what_the_control_group_and_the_user_may_add(root, monkeyp
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     write(root, {"proc/sys/kernel/pid_max": 32768, "proc/self/cgroup": "8:pids:/\n0::/"})
 
-    assert machine.free_processes() == 500
+    assert machine.limit_of_processes() == 500
     write(root, {"sys/fs/cgroup/pids/pids.max": 100, "sys/fs/cgroup/pids/pids.current": 30})
-    assert machine.free_processes() == 70
+    assert machine.limit_of_processes() == 70
 
 
 def is_open(number):

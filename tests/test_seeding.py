@@ -17,7 +17,8 @@ def seeds_of_run(seed, actors=8, envs=32, generations=3):
         seeds += [seeding.evaluation_sampling_seed(seed, version), *seeding.evaluation_seeds(seed, 1, version)]
     for actor, generation in itertools.product(range(actors), range(generations)):
         seeds += seeding.environment_seeds(seed, actor, generation, envs)
-        seeds.append(seeding.sampling_seed(seed, actor, generation))
+        seeds += [seeding.sampling_seed(seed, actor, generation), seeding.actor_seed(seed, actor, generation)]
+    seeds += [seeding.learner_seed(seed, num_resumes) for num_resumes in range(4)]
     return seeds
 
 
@@ -25,7 +26,7 @@ def seeds_of_run(seed, actors=8, envs=32, generations=3):
 def test_actors_environments_restarts_and_runs_with_neighboring_seeds_share_no_seed(first):
     seeds = [seed for run in range(first, first + 4) for seed in seeds_of_run(run)]
 
-    assert len(seeds) == 4 * (8 * 3 * 33 + 34 + 2 * len(VERSIONS))
+    assert len(seeds) == 4 * (8 * 3 * 34 + 4 + 34 + 2 * len(VERSIONS))
     assert len(set(seeds)) == len(seeds)
 
 

@@ -112,6 +112,12 @@ def test_a_function_of_two_axes_is_right_without_the_others():
     assert found["an axis after B"].startswith("takes [T, B] alone: raised ValueError: too many values to unpack")
 
 
+def test_nothing_is_said_of_tensors_where_every_case_is_left_out():
+    report = compare(implementations.right, skip=load_kinds())
+
+    assert not report.agrees and not report.raises_everywhere and not any("torch" in note for note in report.notes)
+
+
 def test_a_function_that_is_wrong_beyond_two_axes_alone_is_told_how_to_leave_them_out():
     def function(log_rhos, discounts, rewards, values, bootstrap_value):
         outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)

@@ -25,6 +25,18 @@ def test_the_way_out_is_the_largest_value_that_is_allowed(settings, limit, expec
     assert way_out.find(make_config(**settings), lambda config: getattr(config, name) <= most) == expected
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "envs_per_actor", "half"),
+    [(64, 8, 32), (24, 8, 8), (40, 8, 16), (16, 16, 8), (6, 12, 3), (4, 12, 2), (1, 8, None)],
+)
+def test_half_a_batch_is_one_that_settings_allow(batch_size, envs_per_actor, half):
+    config = make_config(batch_size=batch_size, envs_per_actor=envs_per_actor)
+
+    smaller = way_out.halve_batch(config)
+
+    assert (smaller and smaller.batch_size) == half
+
+
 def test_the_flag_furthest_above_its_default_is_turned_down():
     def fits(config):
         return config.unroll_length * config.num_actors < 1000

@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes the requested files.
 
     Raises:
-        ValueError: no file was requested, the run has no checkpoint, or a file cannot be written.
+        ValueError: no file was requested, the run has no checkpoint, or a file's folder cannot be written to.
+        OSError: a file cannot be written; one that was there stays as it was.
     """
     wanted = {flag: getattr(arguments, flag) for flag in ("onnx", "state_dict") if getattr(arguments, flag) is not None}
     if not wanted:
@@ -57,9 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         description = {"env": config.env, "step": str(step), "run": folder.name}
         onnx_file.write(Path(os.path.expanduser(arguments.onnx)), network, spaces, description)
     if arguments.state_dict is not None:
-        import torch
-
-        torch.save(network.state_dict(), Path(os.path.expanduser(arguments.state_dict)))
+        checkpoint.write_tensors(Path(os.path.expanduser(arguments.state_dict)), network.state_dict())
     for file in wanted.values():
         print(f"wrote {file}: {config.env}, trained for {step:,} agent steps")
     return 0

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
-    """Prints the table; starts no process and writes no file.
+    """Prints the table; starts no run. Sizes left open may be measured first, as for a run.
 
     Args:
         arguments: None of its own.

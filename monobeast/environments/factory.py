@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,8 @@ def check(config: Config) -> Spaces:
         _refuse_atari_only(config)
     environment = make(config, 1, [0])
     try:
-        environment.reset()
-        environment.close()
+        with closing(environment):
+            environment.reset()
     except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: its reset or close failed with {describe(error)}") from error
     return Spaces(environment.observation_space, environment.action_space)

@@ -29,13 +29,13 @@ class Machine(NamedTuple):
     shared_memory: int | None  # bytes
     memory: int | None  # bytes
     open_files: OpenFiles | None
-    processes: int | None  # that may be added; a thread counts as one
+    processes: int | None  # the limit; a thread counts as one
     cores: int
 
 
 def read() -> Machine:
     """Reads this machine's current resources."""
-    return Machine(free_shared_memory(), available_memory(), open_files(), free_processes(), count_cores())
+    return Machine(free_shared_memory(), available_memory(), open_files(), limit_of_processes(), count_cores())
 
 
 def free_shared_memory() -> int | None:
@@ -86,8 +86,11 @@ def allow_open_files(number: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
 
 
-def free_processes() -> int | None:
-    """The maximum number of additional processes and threads; the user's other programs count, too."""
+def limit_of_processes() -> int | None:
+    """Processes and threads that a run may have: what its control group has left, and the limits of user and kernel.
+
+    From the latter two, what other programs use is not subtracted.
+    """
     limits = list(_processes_left_in_cgroups())
     if resource is not None and hasattr(os, "geteuid") and os.geteuid() != 0:  # root is not bound by it
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]

@@ -145,7 +145,7 @@ def compare(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
             "processes and threads",
             footprint.processes(config),
             there.processes,
-            "the run needs {needed} processes and threads and {there} may be added",
+            "the run needs {needed} processes and threads, and the limit is {there}",
             is_bytes=False,
         ),
     ]

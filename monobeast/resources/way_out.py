@@ -49,9 +49,10 @@ def find(config: Config, fits: Callable[[Config], bool]) -> dict[str, int]:
 
 
 def halve_batch(config: Config) -> Config | None:
-    """The same settings with about half the batch; None if it cannot be smaller."""
-    values = _smaller_values(config, "batch_size")
-    return None if values.high < values.low else _with(config, "batch_size", values.step * (values.high + 1) // 2)
+    """The same settings with the largest possible batch of at most half the size; None if it cannot be smaller."""
+    E, half = config.envs_per_actor, config.batch_size // 2
+    B = next((B for B in range(half, 0, -1) if B % E == 0 or E % B == 0), None)
+    return None if B is None else dataclasses.replace(config, batch_size=B)
 
 
 def _find_largest(config: Config, name: str, fits: Callable[[Config], bool]) -> int | None:

@@ -29,7 +29,8 @@ class Replay(NamedTuple):
 
 def save(folder: Path, config: Config, learner: Learner, batch: Rollout) -> Path:
     """Writes the batch and the weights into the run's folder; returns the file's path."""
-    config = dataclasses.replace(config, entropy_cost=learner.entropy_cost, entropy_cost_end=learner.entropy_cost)
+    cost = learner.last_entropy_cost  # the schedule has gone on since
+    config = dataclasses.replace(config, entropy_cost=cost, entropy_cost_end=cost)
     content = {
         "config": dataclasses.asdict(config),
         "network": learner.network.state_dict(),

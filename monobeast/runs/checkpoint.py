@@ -35,8 +35,17 @@ def save(folder: Path, content: dict[str, Any]) -> None:
 
 def write(path: Path, content: dict[str, Any], previous: Path | None = None) -> None:
     """Like `save`, for any file; the previous file is kept as `previous`, if given."""
+    write_tensors(path, {"format_version": _FORMAT_VERSION, **content}, previous)
+
+
+def write_tensors(path: Path, content: dict[str, Any], previous: Path | None = None) -> None:
+    """Like `write`, of the content alone, as any program reads it by `torch.load`.
+
+    Raises:
+        OSError: the disk does not take it; what was there stays as it was.
+    """
     packed = io.BytesIO()  # into a file, torch would make of a full disk an error that is no OSError
-    torch.save({"format_version": _FORMAT_VERSION, **content}, packed)
+    torch.save(content, packed)
     with replaced(path) as partial:
         partial.write_bytes(packed.getbuffer())
         sync(partial)
@@ -50,6 +59,7 @@ def load(folder: Path) -> dict[str, Any]:
 
     Raises:
         ValueError: there is none, it is not a checkpoint, or it has another format; the message names the path.
+        OSError: it cannot be opened.
     """
     path, previous = folder / FILE_NAME, folder / PREVIOUS_FILE_NAME
     if not path.exists() and not previous.exists():
@@ -68,8 +78,7 @@ def read(path: Path) -> dict[str, Any]:
     """Reads what `write` wrote.
 
     Raises:
-        ValueError: as for `load`.
-        OSError: it cannot be opened.
+        ValueError, OSError: as for `load`.
     """
     if not path.exists():
         raise ValueError(f"no checkpoint at {path}")

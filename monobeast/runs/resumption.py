@@ -7,13 +7,13 @@ from monobeast.config import AUTO, Config
 from monobeast.presets import PRESETS
 from monobeast.runs import permission
 
-# What the weights, the optimizer's state or the meaning of the curve hang on.
+# What the weights, the optimizer's state or the meaning of the curve depend on.
 _FIXED = (
     *("env", "full_action_space", "network", "use_lstm", "normalize_observations"),  # shapes of the network
     *("optimizer", "momentum", "rmsprop_start", "normalize_rewards"),  # what the learner's state holds
     *("seed", "preset"),  # what the run is
 )
-# What the saved state of environments and staging hangs on.
+# What the saved state of environments and staging depends on.
 _FIXED_IF_EXACT = ("env_kwargs", "envs_per_actor", "batch_size", "unroll_length")
 # Chosen for a number of actors: chosen anew when that changes.
 _BY_NUM_ACTORS = ("num_buffers", "num_learner_threads")

@@ -22,8 +22,9 @@ class Report(NamedTuple):
 
     @property
     def raises_everywhere(self) -> bool:
-        """Whether the function raised in every case that was checked."""
-        return all(one.raised for one in self.comparisons if one.verdict != LEFT_OUT)
+        """Whether the function raised in every case that was checked, and at least one was."""
+        raised = [bool(one.raised) for one in self.comparisons if one.verdict != LEFT_OUT]
+        return bool(raised) and all(raised)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._summary}>"  # not the arrays of every case
