@@ -168,9 +168,9 @@ def test_a_bad_value_ends_with_exit_code_2_and_a_line_that_names_it(tmp_path, ca
 def test_a_refusal_is_one_line(tmp_path):
     result = monobeast("--env", "ALE/Pogn-v5", "--savedir", tmp_path)
 
-    assert result.returncode == 2
+    assert (result.returncode, result.stdout) == (2, "")
     message = "monobeast train: error: --env ALE/Pogn-v5: no such environment; did you mean ALE/Pong-v5"
-    assert result.stderr.startswith(message)
+    assert result.stderr.startswith(message) and result.stderr.endswith("\n") and result.stderr.count("\n") == 1
 
 
 def test_a_run_leaves_what_the_readme_says(tmp_path):
