@@ -283,10 +283,9 @@ def test_a_killed_learner_leaves_no_actor_and_no_shared_memory_and_its_run_goes_
             learner.kill()
 
             start = time.monotonic()
-            assert wait_until(lambda: not any(is_alive(pid) for pid in actors), timeout_s=5)
-            assert wait_until(lambda: not any(is_alive(pid) for pid in everyone))
+            assert wait_until(lambda: not any(is_alive(pid) for pid in everyone), timeout_s=60)
             longest_s = max(longest_s, time.monotonic() - start)
-        assert wait_until(lambda: set(os.listdir("/dev/shm")) <= shared_before, timeout_s=5)
+        assert wait_until(lambda: set(os.listdir("/dev/shm")) <= shared_before, timeout_s=60)
         assert step_of(path.parent) > last_step
         last_step = step_of(path.parent)
         flags = ["--resume"]
