@@ -6,8 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bounds
+import ladder
 import numpy as np
 import pytest
+import recorder
+import reproduction
+import results
 
 from monobeast.__main__ import _make_parser
 from monobeast.config import Config
@@ -16,14 +21,6 @@ from monobeast.plotting.run_groups import _IRRELEVANT
 from monobeast.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import bounds  # noqa: E402
-import ladder  # noqa: E402
-import recorder  # noqa: E402
-import reproduction  # noqa: E402
-import results  # noqa: E402
-
 RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
 # What does not change what is learned, or is given by the seed; an environment's own; what is for a study alone.
 UNPINNED = _IRRELEVANT | {"compile", "env_kwargs", "force_lag"}

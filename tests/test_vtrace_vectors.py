@@ -8,17 +8,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import exact_vtrace
+import make_vtrace_vectors
 import numpy as np
 import pytest
 
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
-sys.path.append(str(SCRIPTS))
-
-import exact_vtrace  # noqa: E402
-import make_vtrace_vectors  # noqa: E402
-
+SCRIPTS = Path(make_vtrace_vectors.__file__).parent
 CASES = load_cases()
 DOCUMENT = json.loads(make_vtrace_vectors.FILE.read_text())
 WITH_ENDS = [case for case in CASES if case.ends]
