@@ -196,6 +196,18 @@ def test_an_actor_has_one_thread_of_torch():
     assert (batch.reward[~batch.is_reset] == 1).all()
 
 
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system knows no niceness")
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_actors_leave_the_cores_to_the_learner(start_method):
+    pool, _, _ = make_pool(start_method=start_method)
+    learner = os.getpriority(os.PRIO_PROCESS, 0)
+    with pool:
+        assert wait_until(lambda: all(seat.child.has_reply() for seat in pool._seats))  # each has begun
+        niceness = [os.getpriority(os.PRIO_PROCESS, pid) for pid in pool.pids]
+
+    assert niceness == [min(learner + 5, 19)] * 2 and os.getpriority(os.PRIO_PROCESS, 0) == learner
+
+
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no folder shows names of shared memory")
 def test_shared_memory_has_no_name_that_could_outlive_the_run():
     pool, weights, _ = make_pool()
