@@ -1,6 +1,5 @@
 """MultiDiscrete and Box actions through the whole of a run: recorded, learned from, played, gone on with, exported."""
 
-import csv
 import dataclasses
 import json
 import math
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from network_inputs import seen_by
 from random_rollouts import make_rollout
@@ -45,11 +45,6 @@ SETTINGS |= {"preset": "classic", "reward_clipping": "none"}
 
 def begin(tmp_path, space, **settings):
     return train(stub_config("Acts-v0", space=space, savedir=str(tmp_path), **SETTINGS | settings))
-
-
-def rows_of(folder):
-    with open(folder / "logs.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def collect(space, unroll_length, num_envs=2, use_lstm=False):
@@ -218,7 +213,7 @@ def test_a_run_is_logged_saved_resumed_and_played(tmp_path, capfd, space):
     resumed = begin(tmp_path, space, use_lstm=space == "matrix", resume=True, total_steps=600)
 
     assert resumed.state == "complete"
-    row = rows_of(resumed.folder)[-1]
+    row = rows_of(resumed.folder / "logs.csv")[-1]
     assert row["bad_updates"] == "0" and row["step"] in ("600", "640")
     for column in ("entropy", "kl", "effective_sample_size", "rho_clipped", "logits_std", "feature_std"):
         assert math.isfinite(float(row[column])), column

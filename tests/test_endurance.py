@@ -1,7 +1,6 @@
 """Faults by the hundred, at random moments, in real runs: all slow. README.md beside this file has what came out."""
 
 import contextlib
-import csv
 import os
 import random
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import child_functions
 import pytest
+from csv_rows import rows_of
 from process_tree import actors_of, children_of, find, is_alive, wait_until
 
 from monobeast import session, start_methods
@@ -150,8 +150,7 @@ def test_a_run_whose_actors_are_killed_at_random_learns_all_the_same(
     assert num_restarts == len(causes) == num_kills
     assert sent[signal.SIGTERM] > 0
     assert result.mean_episode_return >= 0.9
-    with open(result.folder / "logs.csv", newline="") as file:
-        assert list(csv.DictReader(file))[-1]["actor_restarts"] == str(num_kills)
+    assert rows_of(result.folder / "logs.csv")[-1]["actor_restarts"] == str(num_kills)
     assert actors_of(os.getpid()) == []
 
 

@@ -1,6 +1,5 @@
 """Evaluations beside training: when they are made, what they leave, and that training goes its own way."""
 
-import csv
 import errno
 import itertools
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 
 from monobeast import evaluation_schedule, evaluator, preparation
 from monobeast.config import Config
@@ -29,11 +29,6 @@ CATCH = {
     **{"envs_per_actor": 2, "batch_size": 2, "log_interval_s": 0.01, "evaluate_every": 100, "evaluate_episodes": 4},
 }
 STUB = CATCH | {"env": "stub_environments:Unevaluated-v0"}
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def by_step(path):

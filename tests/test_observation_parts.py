@@ -1,12 +1,12 @@
 """Observations of several parts, from the environment through rollout, network and update into files."""
 
-import csv
 import os
 import signal
 
 import numpy as np
 import pytest
 import torch
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from random_rollouts import weigh
@@ -174,20 +174,15 @@ def test_quantities_of_the_whole_update_keep_their_names():
     assert faults.describe(fault, names).quantity == "reward"
 
 
-def rows_of(folder, name="logs.csv"):
-    with open(folder / name, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize("network", ["auto", "stub_networks:PartsNet"])
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_it_is_trained_evaluated_and_played(tmp_path, capfd, network, num_actors):
     result = begin(tmp_path, num_actors=num_actors, network=network, evaluate_every=60, evaluate_episodes=1)
 
     assert result.state == "complete"
-    row = rows_of(result.folder)[-1]
+    row = rows_of(result.folder / "logs.csv")[-1]
     assert row["bad_updates"] == "0" and row["dead_units_1"] != ""
-    assert rows_of(result.folder, "evaluations.csv")[-1]["mean_episode_return"] == "12"
+    assert rows_of(result.folder / "evaluations.csv")[-1]["mean_episode_return"] == "12"
     named = ["--env", ENV, *(["--network", network] if ":" in network else [])]
     exit_code, output, errors = run(capfd, "test", "--best", "--savedir", tmp_path, *named, "--num_episodes", 2)
     assert (exit_code, errors) == (0, "") and "return over 2 episodes: mean 12.00" in output

@@ -1,6 +1,5 @@
 """Going on with a run: what stays, what may change, what is refused."""
 
-import csv
 import dataclasses
 import itertools
 import json
@@ -8,6 +7,7 @@ import os
 
 import pytest
 import torch
+from csv_rows import rows_of
 from saved_runs import save_run
 
 from monobeast import autotuning, preparation, seeding, training
@@ -30,11 +30,6 @@ def begin(tmp_path, **settings):
 
 def go_on(tmp_path, **settings):
     return train(Config(resume=True, xpid="run", savedir=str(tmp_path), **settings))
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_a_resumed_run_goes_on_from_its_checkpoint(tmp_path):

@@ -1,6 +1,5 @@
 """`monobeast.train` from Python, and how a run ends when something fails."""
 
-import csv
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from csv_rows import rows_of
 
 import monobeast
 from monobeast import session
@@ -20,11 +20,6 @@ from monobeast.runs import checkpoint
 
 TESTS = Path(__file__).parent
 CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "num_learner_threads": 1, "total_steps": 800, "seed": 1}
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def meta_of(folder):
