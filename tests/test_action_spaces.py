@@ -11,7 +11,7 @@ from command_lines import run
 from csv_rows import rows_of
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from network_inputs import seen_by
-from random_rollouts import make_rollout
+from random_rollouts import TableNetwork, make_rollout
 from saved_runs import save_run
 from stub_environments import Acts, stub_config
 from torch import nn
@@ -24,7 +24,7 @@ from monobeast.distributions import DiagonalGaussian, MultiCategorical, for_spac
 from monobeast.evaluation import load_player, play
 from monobeast.inline_actor import InlineActor
 from monobeast.makers import Makers
-from monobeast.networks import AgentInput, AgentNetwork, AgentOutput, make_network
+from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.networks.contract import make_inputs
 from monobeast.networks.heads import GaussianHead, make_policy_head
 from monobeast.policy import LocalPolicy
@@ -106,28 +106,13 @@ def test_a_step_t_of_1_and_a_column_alone_are_learned_from():
     assert any(not torch.equal(one, other) for one, other in zip(before, network.parameters(), strict=True))
 
 
-class TableNetwork(nn.Module):
-    """Parameters of policies [T+1, B, P] and values [T+1, B] are its own."""
-
-    def __init__(self, distribution):
-        super().__init__()
-        self.distribution = distribution
-        generator = torch.Generator().manual_seed(1)
-        shape = (T + 1, B, distribution.num_params)
-        self.params = nn.Parameter(0.5 * torch.randn(*shape, generator=generator, dtype=torch.float64))
-        self.values = nn.Parameter(torch.randn(T + 1, B, generator=generator, dtype=torch.float64))
-
-    def forward(self, inputs, core_state):
-        return AgentOutput(self.params, self.values, ())
-
-
 def make(distribution):
     """A table, and a rollout of another policy."""
     generator = torch.Generator().manual_seed(2)
     behavior = 0.5 * torch.randn(T, B, distribution.num_params, generator=generator, dtype=torch.float64)
     actions = distribution.sample(behavior.flatten(0, 1), generator).unflatten(0, (T, B))
     rollout = make_rollout(ENDS, behavior)._replace(action=actions.to(distribution.action_dtype))
-    return TableNetwork(distribution), rollout
+    return TableNetwork(T, B, distribution, seed=1, deviation=0.5), rollout
 
 
 def targets_of(network, rollout):

@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from command_lines import run
 from csv_rows import rows_of
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -14,7 +15,6 @@ from stub_environments import Parts, stub_config
 from stub_networks import PartsNet
 
 from monobeast import environments, faults, onnx_file, trees
-from monobeast.__main__ import run_command
 from monobeast.actor import Actor
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.inline_actor import InlineActor
@@ -38,11 +38,6 @@ SETTINGS = {
 
 def begin(tmp_path, **settings):
     return train(Config(**SETTINGS | {"savedir": str(tmp_path)} | settings))
-
-
-def run(capfd, *words):
-    exit_code = run_command([str(word) for word in words])
-    return exit_code, *capfd.readouterr()
 
 
 def make_parts(num_envs=2, **settings):

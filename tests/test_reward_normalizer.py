@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium import Env, spaces
 from gymnasium.wrappers import NormalizeReward
-from test_faults import make_batch, make_learner
+from small_learner import make_batch, make_learner
 
 from monobeast.__main__ import run_command
 from monobeast.config import Config
