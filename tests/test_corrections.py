@@ -211,7 +211,7 @@ def test_steps_that_would_broadcast_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["values", "is_reset", "rewards"])
-def test_what_is_no_tensor_is_refused(name):
+def test_a_list_in_place_of_a_tensor_is_refused(name):
     with pytest.raises(TypeError, match=f"{name}: expected a tensor, found a list"):
         corrections.uncorrected(**STEPS | {name: [[1.0], [2.0]]})
 

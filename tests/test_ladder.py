@@ -181,7 +181,7 @@ def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
             assert outcome["value"] == recorder.read_test(run).mean
 
 
-def test_what_changes_the_meaning_of_a_score_is_what_atari_games_alone_have_and_what_is_made_of_rewards_and_lives():
+def test_a_score_has_its_meaning_from_ataris_own_settings_and_two_more():
     assert set(results._MEANING) == {*ATARI_ONLY, "reward_clipping", "life_loss_terminal"}
 
 

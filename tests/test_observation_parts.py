@@ -112,7 +112,7 @@ def make_store(num_columns):
     return allocate(3, num_columns, make_parts().observation_space, ACTIONS)
 
 
-def test_what_nobody_wrote_shows_in_every_part():
+def test_unwritten_memory_shows_in_every_part():
     parts = trees.name_leaves(make_store(2).observation, "observation")
 
     assert parts["observation[3][0]"].isnan().all() and parts["observation[3][1]"].isnan().all()

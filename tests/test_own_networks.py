@@ -289,7 +289,7 @@ def test_an_update_that_was_not_finite_is_repeated(tmp_path, capfd, monkeypatch)
     assert exit_code == 2 and "its weights are not of --network stub_networks:make_wide as it is now: body" in errors
 
 
-def test_what_is_frozen_stays_and_the_rest_learns(tmp_path):
+def test_frozen_parameters_stay_and_the_others_learn(tmp_path):
     result = begin(tmp_path, "Frozen")
 
     content = checkpoint.load(result.folder)

@@ -164,7 +164,7 @@ def test_rewards_are_clipped_first():
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e30])
-def test_what_is_not_taken_leaves_no_trace(value):
+def test_a_batch_that_is_not_taken_leaves_no_trace(value):
     first, second = (RewardNormalizer(CONFIG, torch.device("cpu")) for _ in range(2))
     bad = fill(make_rollout(2), [((0, env), Stream(9)) for env in (0, 1)])
     bad.reward[1, 1] = value
