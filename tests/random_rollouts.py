@@ -11,17 +11,26 @@ from monobeast.rollouts import allocate
 
 
 class TableNetwork(nn.Module):
-    """Logits [T+1, B, A] and values [T+1, B] are the parameters: gradients of a loss are those with respect to them."""
+    """Parameters of policies [T+1, B, P] and values [T+1, B] are its own: a loss has its gradients by them.
 
-    def __init__(self, T, B, A, seed=0):
+    Args:
+        T: rows.
+        B: columns.
+        distribution: of the actions.
+        seed: of the numbers.
+        deviation: of the policies' parameters.
+    """
+
+    def __init__(self, T, B, distribution, seed=0, deviation=1.0):
         super().__init__()
-        self.distribution = Categorical(A)
+        self.distribution = distribution
         generator = torch.Generator().manual_seed(seed)
-        self.logits = nn.Parameter(torch.randn(T + 1, B, A, generator=generator, dtype=torch.float64))
+        shape = (T + 1, B, distribution.num_params)
+        self.params = nn.Parameter(deviation * torch.randn(*shape, generator=generator, dtype=torch.float64))
         self.values = nn.Parameter(torch.randn(T + 1, B, generator=generator, dtype=torch.float64))
 
     def forward(self, inputs, core_state):
-        return AgentOutput(self.logits, self.values, ())
+        return AgentOutput(self.params, self.values, ())
 
 
 def make_rollout(ends, behavior_logits, seed=0):

@@ -1,6 +1,5 @@
 """MultiDiscrete and Box actions through the whole of a run: recorded, learned from, played, gone on with, exported."""
 
-import csv
 import dataclasses
 import json
 import math
@@ -9,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from network_inputs import seen_by
-from random_rollouts import make_rollout
+from random_rollouts import TableNetwork, make_rollout
 from saved_runs import save_run
 from stub_environments import Acts, stub_config
 from torch import nn
@@ -24,7 +24,7 @@ from monobeast.distributions import DiagonalGaussian, MultiCategorical, for_spac
 from monobeast.evaluation import load_player, play
 from monobeast.inline_actor import InlineActor
 from monobeast.makers import Makers
-from monobeast.networks import AgentInput, AgentNetwork, AgentOutput, make_network
+from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.networks.contract import make_inputs
 from monobeast.networks.heads import GaussianHead, make_policy_head
 from monobeast.policy import LocalPolicy
@@ -45,11 +45,6 @@ SETTINGS |= {"preset": "classic", "reward_clipping": "none"}
 
 def begin(tmp_path, space, **settings):
     return train(stub_config("Acts-v0", space=space, savedir=str(tmp_path), **SETTINGS | settings))
-
-
-def rows_of(folder):
-    with open(folder / "logs.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def collect(space, unroll_length, num_envs=2, use_lstm=False):
@@ -111,28 +106,13 @@ def test_a_step_t_of_1_and_a_column_alone_are_learned_from():
     assert any(not torch.equal(one, other) for one, other in zip(before, network.parameters(), strict=True))
 
 
-class TableNetwork(nn.Module):
-    """Parameters of policies [T+1, B, P] and values [T+1, B] are its own."""
-
-    def __init__(self, distribution):
-        super().__init__()
-        self.distribution = distribution
-        generator = torch.Generator().manual_seed(1)
-        shape = (T + 1, B, distribution.num_params)
-        self.params = nn.Parameter(0.5 * torch.randn(*shape, generator=generator, dtype=torch.float64))
-        self.values = nn.Parameter(torch.randn(T + 1, B, generator=generator, dtype=torch.float64))
-
-    def forward(self, inputs, core_state):
-        return AgentOutput(self.params, self.values, ())
-
-
 def make(distribution):
     """A table, and a rollout of another policy."""
     generator = torch.Generator().manual_seed(2)
     behavior = 0.5 * torch.randn(T, B, distribution.num_params, generator=generator, dtype=torch.float64)
     actions = distribution.sample(behavior.flatten(0, 1), generator).unflatten(0, (T, B))
     rollout = make_rollout(ENDS, behavior)._replace(action=actions.to(distribution.action_dtype))
-    return TableNetwork(distribution), rollout
+    return TableNetwork(T, B, distribution, seed=1, deviation=0.5), rollout
 
 
 def targets_of(network, rollout):
@@ -218,7 +198,7 @@ def test_a_run_is_logged_saved_resumed_and_played(tmp_path, capfd, space):
     resumed = begin(tmp_path, space, use_lstm=space == "matrix", resume=True, total_steps=600)
 
     assert resumed.state == "complete"
-    row = rows_of(resumed.folder)[-1]
+    row = rows_of(resumed.folder / "logs.csv")[-1]
     assert row["bad_updates"] == "0" and row["step"] in ("600", "640")
     for column in ("entropy", "kl", "effective_sample_size", "rho_clipped", "logits_std", "feature_std"):
         assert math.isfinite(float(row[column])), column

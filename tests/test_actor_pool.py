@@ -10,6 +10,7 @@ from multiprocessing.process import BaseProcess
 
 import pytest
 import torch
+from process_tree import wait_until
 
 from monobeast import environments
 from monobeast.actor_pool import ActorPool, ActorsFailed
@@ -38,6 +39,14 @@ def next_batch(pool, timeout_s=60):
     batch = pool.get_batch(timeout_s)
     assert batch is not None, "no batch came"
     return batch
+
+
+def turns_until(is_so, limit_s=300):
+    """One turn after the other until something is so; whoever waits for ever is found out."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not so after {limit_s} s"
+        yield
 
 
 def assert_every_slot_is_in_one_place(pool):
@@ -143,11 +152,8 @@ def test_a_slow_learner_takes_from_all_actors_alike():
     pool, weights, network = make_pool(num_actors=3, num_buffers=6, batch_size=2)
     taken, lags = [], []
     with pool:
-        while len(set(taken)) < 3:  # until all have begun
-            taken.append(int(next_batch(pool).actor[0, 0]))
-        taken.clear()
         for _ in range(30):
-            time.sleep(0.02)  # all slots are full by now
+            assert wait_until(lambda: all(seat.child.has_reply() for seat in pool._seats))
             batch = next_batch(pool)
             taken.append(int(batch.actor[0, 0]))
             lags.append(weights.version - int(batch.policy_version[0, 0]))
@@ -190,6 +196,18 @@ def test_an_actor_has_one_thread_of_torch():
     assert (batch.reward[~batch.is_reset] == 1).all()
 
 
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system knows no niceness")
+@pytest.mark.parametrize("start_method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_actors_leave_the_cores_to_the_learner(start_method):
+    pool, _, _ = make_pool(start_method=start_method)
+    learner = os.getpriority(os.PRIO_PROCESS, 0)
+    with pool:
+        assert wait_until(lambda: all(seat.child.has_reply() for seat in pool._seats))  # each has begun
+        niceness = [os.getpriority(os.PRIO_PROCESS, pid) for pid in pool.pids]
+
+    assert niceness == [min(learner + 5, 19)] * 2 and os.getpriority(os.PRIO_PROCESS, 0) == learner
+
+
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no folder shows names of shared memory")
 def test_shared_memory_has_no_name_that_could_outlive_the_run():
     pool, weights, _ = make_pool()
@@ -208,7 +226,7 @@ def test_an_actor_may_die_before_its_first_rollout_and_while_it_waits_for_a_slot
         assert pool.num_restarts == 1
         time.sleep(0.1)  # it has filled its slot again, and waits
         os.kill(pool.pids[0], number)
-        while pool.num_restarts < 2:
+        for _ in turns_until(lambda: pool.num_restarts >= 2):
             streams.follow(next_batch(pool))
         streams.follow(next_batch(pool))
         assert_every_slot_is_in_one_place(pool)
@@ -225,7 +243,7 @@ def test_a_killed_actor_is_replaced_and_no_step_of_the_others_is_lost(caplog):
             for _ in range(rng.randrange(8)):
                 streams.follow(next_batch(pool))
             os.kill(pool.pids[rng.randrange(2)], signal.SIGKILL)
-            while pool.num_restarts <= kill:
+            for _ in turns_until(lambda kill=kill: pool.num_restarts > kill):
                 streams.follow(next_batch(pool))
             assert_every_slot_is_in_one_place(pool)
         for _ in range(10):
@@ -256,7 +274,7 @@ def test_a_start_that_fails_is_tried_again(caplog, monkeypatch):
 def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):
     pool, _, _ = make_pool(env="Boom-v0", env_kwargs='{"k": 12}', max_actor_restarts=3)
     with pool, pytest.raises(ActorsFailed) as failure:
-        while True:
+        for _ in turns_until(lambda: False):
             next_batch(pool)
 
     assert pool.num_restarts == 3
@@ -270,7 +288,7 @@ def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):
 def test_an_environment_that_ends_its_process_is_named_with_the_code_and_replaced(caplog, code):
     pool, _, _ = make_pool(env="Vanish-v0", env_kwargs=f'{{"k": 12, "code": {code}}}', num_actors=1, batch_size=2)
     with pool:
-        while pool.num_restarts < 1:
+        for _ in turns_until(lambda: pool.num_restarts >= 1):
             next_batch(pool)
             assert_every_slot_is_in_one_place(pool)
 
@@ -293,7 +311,7 @@ def test_an_environment_that_never_returns_is_replaced_and_its_stack_kept(tmp_pa
     env_kwargs = json.dumps({"k": 12, "hold_gil": hold_gil, "hung": str(hung)})
     pool, _, _ = make_pool(env="Hang-v0", env_kwargs=env_kwargs, out_log=tmp_path / "out.log", actor_timeout_s=30.0)
     with pool:
-        while pool.num_restarts < 2:
+        for _ in turns_until(lambda: pool.num_restarts >= 2):
             pool.get_batch(0.05)
             assert_every_slot_is_in_one_place(pool)
             if all((hung / str(pid)).exists() for pid in pool.pids):
@@ -310,7 +328,7 @@ def test_a_number_that_is_not_finite_never_reaches_the_learner(caplog, value, fo
     pool, _, _ = make_pool(env="NaNReward-v0", env_kwargs=env_kwargs, max_actor_restarts=2)
     message = f"environment 0, step 12 of its episode: reward {found} is not finite"
     with pool, pytest.raises(ActorsFailed, match=message):
-        while True:
+        for _ in turns_until(lambda: False):
             assert next_batch(pool).reward.isfinite().all()
 
 

@@ -1,8 +1,8 @@
 """Who waits for whom, as shares and in words."""
 
-import csv
 
 import pytest
+from csv_rows import rows_of
 from resource_needs import make_config
 
 import monobeast
@@ -89,8 +89,7 @@ def test_a_run_logs_the_shares_and_their_verdict(tmp_path, num_actors):
 
     folder = monobeast.train(monobeast.Config(num_actors=num_actors, **settings)).folder
 
-    with open(folder / "logs.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["learner_wait_share"]]
+    rows = [row for row in rows_of(folder / "logs.csv") if row["learner_wait_share"]]
     assert rows
     for row in rows:
         assert all(0.0 <= float(row[name]) <= 1.0 for name in Shares._fields)

@@ -1,6 +1,5 @@
 """Observations of several parts beside actions of several parts, normalized, through an LSTM: all of it in one run."""
 
-import csv
 import json
 import math
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from random_rollouts import weigh_by
 from stub_environments import stub_config
@@ -40,8 +40,7 @@ def begin(tmp_path, **settings):
 
 
 def last_row(folder):
-    with open(folder / "logs.csv", newline="") as file:
-        return list(csv.DictReader(file))[-1]
+    return rows_of(folder / "logs.csv")[-1]
 
 
 def test_an_agent_sees_what_it_did():

@@ -1,6 +1,5 @@
 """The program as a person at a shell meets it, in processes of its own."""
 
-import csv
 import dataclasses
 import json
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_lines import run
+from csv_rows import rows_of
 from process_tree import catches, wait_until
 
 from monobeast.__main__ import _COMMANDS, run_command
@@ -61,11 +61,6 @@ def processes_of(group):
     listing = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True).stdout
     rows = [line.split(None, 2) for line in listing.splitlines()]
     return [args for pgid, stat, args in rows if int(pgid) == group and not stat.startswith("Z")]
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
@@ -168,9 +163,9 @@ def test_a_bad_value_ends_with_exit_code_2_and_a_line_that_names_it(tmp_path, ca
 def test_a_refusal_is_one_line(tmp_path):
     result = monobeast("--env", "ALE/Pogn-v5", "--savedir", tmp_path)
 
-    assert result.returncode == 2
+    assert (result.returncode, result.stdout) == (2, "")
     message = "monobeast train: error: --env ALE/Pogn-v5: no such environment; did you mean ALE/Pong-v5"
-    assert result.stderr.startswith(message)
+    assert result.stderr.startswith(message) and result.stderr.endswith("\n") and result.stderr.count("\n") == 1
 
 
 def test_a_run_leaves_what_the_readme_says(tmp_path):

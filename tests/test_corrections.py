@@ -10,6 +10,7 @@ from random_rollouts import TableNetwork, make_rollout, weigh
 
 from monobeast import corrections, vtrace
 from monobeast.config import Config
+from monobeast.distributions import Categorical
 from monobeast.learner import compute_loss, compute_returns
 
 tensor64 = partial(torch.tensor, dtype=torch.float64)
@@ -39,19 +40,19 @@ def with_correction(name):
 
 def make(lag):
     """A network, and a rollout of a policy whose logits are `lag` away from the network's."""
-    network = TableNetwork(T, B, A)
+    network = TableNetwork(T, B, Categorical(A))
     noise = torch.randn(T, B, A, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return network, make_rollout(ENDS, network.logits.detach()[:-1] + lag * noise)
+    return network, make_rollout(ENDS, network.params.detach()[:-1] + lag * noise)
 
 
 def returns_of(network, rollout, name):
-    ratios = weigh(rollout, network.logits.detach()[:-1])
+    ratios = weigh(rollout, network.params.detach()[:-1])
     return compute_returns(rollout, *ratios, network.values.detach(), with_correction(name))
 
 
 def gradients(network, rollout, name):
     total_loss = compute_loss(network, rollout, with_correction(name)).total_loss
-    return torch.cat([g.flatten() for g in torch.autograd.grad(total_loss, [network.logits, network.values])])
+    return torch.cat([g.flatten() for g in torch.autograd.grad(total_loss, [network.params, network.values])])
 
 
 def test_without_correction_targets_are_n_step_returns():
@@ -127,10 +128,10 @@ def test_at_a_reset_step_the_target_is_v_and_the_advantage_0(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
 def test_nothing_leaks_from_the_next_episode_into_the_last(name, end):
-    network, other = TableNetwork(T, 1, A), TableNetwork(T, 1, A, seed=1)
-    rollout = make_rollout([{2: end}], TableNetwork(T, 1, A, seed=2).logits.detach()[:-1])
+    network, other = TableNetwork(T, 1, Categorical(A)), TableNetwork(T, 1, Categorical(A), seed=1)
+    rollout = make_rollout([{2: end}], TableNetwork(T, 1, Categorical(A), seed=2).params.detach()[:-1])
     with torch.no_grad():  # x_3 is the final observation, x_4 opens the next episode
-        other.logits[:4], other.values[:4] = network.logits[:4], network.values[:4]
+        other.params[:4], other.values[:4] = network.params[:4], network.values[:4]
     later = torch.arange(T)[:, None] >= 4
     actions = torch.where(later, 3 - rollout.action, rollout.action)
     changed = rollout._replace(reward=rollout.reward + later, action=actions)
@@ -155,7 +156,7 @@ def test_the_ratio_of_a_reset_step_is_not_read(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_returns_carry_no_gradient(name):
     network, rollout = make(lag=1.0)
-    log_rhos, log_probs = weigh(rollout, network.logits[:-1])
+    log_rhos, log_probs = weigh(rollout, network.params[:-1])
 
     returns = compute_returns(rollout, log_rhos, log_probs, network.values, with_correction(name))
     assert not any(one.requires_grad for one in returns)
@@ -163,7 +164,7 @@ def test_returns_carry_no_gradient(name):
 
 def test_the_learner_gives_each_correction_its_settings():
     network, rollout = make(lag=1.0)
-    log_rhos, _ = weigh(rollout, network.logits.detach()[:-1])
+    log_rhos, _ = weigh(rollout, network.params.detach()[:-1])
     values = network.values.detach()
     config = dataclasses.replace(CONFIG, clip_pg_rho_threshold=0.7, vtrace_lambda=0.6)
     steps = {
@@ -174,7 +175,7 @@ def test_the_learner_gives_each_correction_its_settings():
         "is_reset": rollout.is_reset,
         "lambda_": 0.6,
     }
-    log_probs = vtrace.action_log_probs(network.logits[:-1], rollout.action)
+    log_probs = vtrace.action_log_probs(network.params[:-1], rollout.action)
     expected = {
         "none": corrections.uncorrected(**steps),
         "one_step": corrections.one_step(log_rhos, **steps, clip_pg_rho_threshold=0.7),
@@ -210,7 +211,7 @@ def test_steps_that_would_broadcast_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["values", "is_reset", "rewards"])
-def test_what_is_no_tensor_is_refused(name):
+def test_a_list_in_place_of_a_tensor_is_refused(name):
     with pytest.raises(TypeError, match=f"{name}: expected a tensor, found a list"):
         corrections.uncorrected(**STEPS | {name: [[1.0], [2.0]]})
 

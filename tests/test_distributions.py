@@ -161,7 +161,7 @@ def test_an_action_that_is_not_allowed_has_no_share_in_entropy_and_gradient():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @everywhere
-def test_what_has_16_bits_is_computed_in_float32(distribution, dtype):
+def test_parameters_of_16_bits_are_computed_in_float32(distribution, dtype):
     params, action = draw(distribution, 5, dtype=dtype), actions_for(distribution, 5)
 
     for found, expected in (
@@ -183,7 +183,7 @@ def test_a_gaussian_knows_which_of_its_numbers_have_two_bounds():
     assert for_space(Box(low, high)).is_bounded == [True, False, False]
 
 
-def test_what_has_no_effect_is_not_in_the_center():
+def test_the_center_ignores_a_shift_of_all_logits_and_the_deviations():
     choices, numbers = MultiCategorical([2, 3]), DiagonalGaussian([True, True])
     params = draw(choices, 4)
     shifted = params + torch.tensor([1.0, 1.0, -2.0, -2.0, -2.0])
@@ -233,6 +233,6 @@ def test_a_space_that_agents_do_not_see_is_refused(space):
         (torch.zeros(()), torch.zeros(2).long(), r"params: expected shape \[..., 5\], found \[\]"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_broadcasts(params, action, message):
+def test_shapes_that_do_not_fit_are_refused_and_nothing_broadcasts(params, action, message):
     with pytest.raises(ValueError, match=message):
         MultiCategorical([3, 2]).log_prob(params, action)

@@ -1,6 +1,8 @@
-"""Every command of README and docs runs, as it stands there, after a short training run of Catch.
+"""Every `python -m monobeast` that stands alone on an indented line of README or docs runs, or is one that could.
 
-What a page leaves to the reader (NAME, FILE, my_module) is made first; flags shorten what would take long.
+It runs after a short training run of Catch, with flags that shorten what would take long. What a page leaves to the
+reader (NAME, FILE, my_module) is made first. Of the ladder's commands, which train for minutes to hours, the flags are
+read; `test_ladder` compares them with the recorded runs, and `test_extending` runs the commands of its page.
 """
 
 import re
@@ -12,16 +14,21 @@ import torch
 import torchbeast_files
 from command_lines import run
 
+from monobeast.__main__ import _make_parser
+from monobeast.config import Config
+
 ROOT = Path(__file__).parent.parent
 MOVING_OVER = ROOT / "docs" / "from_torchbeast.md"  # whose commands follow upon each other
 EXTENDING = ROOT / "docs" / "extending.md"  # test_extending runs its commands, with its files
-PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING_OVER, EXTENDING})]
+LADDER = ROOT / "docs" / "results.md"  # whose commands train for long
+PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING_OVER, EXTENDING, LADDER})]
 
 
 def commands_of(pages):
-    """What follows `python -m monobeast`; not what goes on in the next line, which `test_ladder` compares."""
-    lines = re.findall(r"^    python -m monobeast (.*)$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
-    return [re.split(r" +#", line)[0] for line in lines if not line.endswith("\\")]
+    """What follows `python -m monobeast`, over all lines of a command."""
+    text = re.sub(r" *\\\n +", " ", "\n".join(page.read_text() for page in pages))
+    lines = re.findall(r"^    (?:\.venv/bin/)?python -m monobeast (.*)$", text, re.MULTILINE)
+    return [re.split(r" +#", line)[0].strip() for line in lines]
 
 
 CATCH = ["--env", "monobeast/Catch-v0", "--num_actors", "0", "--num_learner_threads", "1"]
@@ -74,7 +81,16 @@ def with_marks(command):
     return pytest.param(command, marks=marks, id=command)
 
 
-@pytest.mark.parametrize("command", [with_marks(command) for command in commands_of(PAGES)])
+@pytest.mark.parametrize(
+    ("pages", "number"), [(PAGES[:1], 10), (PAGES[1:], 4), ([LADDER], 14)], ids=["README", "docs", "ladder"]
+)
+def test_commands_are_found_on_the_pages(pages, number):
+    """A few less than there were when this was written; far fewer, if pages say them in another form."""
+    assert len(commands_of(pages)) >= number
+
+
+# One command may stand on a page twice.
+@pytest.mark.parametrize("command", [with_marks(command) for command in dict.fromkeys(commands_of(PAGES))])
 def test_a_command_of_a_page_runs(desk, capfd, command):
     if "NAME" in command:
         (desk / "logs/monobeast/RUN").rename(desk / "logs/monobeast/NAME")
@@ -86,6 +102,16 @@ def test_a_command_of_a_page_runs(desk, capfd, command):
 
     assert exit_code in EXIT_CODES.get(command, (0,)), errors
     assert output
+
+
+@pytest.mark.parametrize("command", commands_of([LADDER]), ids=lambda command: re.search(r"--env (\S+)", command)[1])
+def test_the_flags_of_a_command_of_the_ladder_are_those_of_a_run(command):
+    name, *flags = shlex.split(command)
+    settings = vars(_make_parser(name, flags_of="train").parse_args(flags))
+
+    assert name == "train" and {"env", "seed", "total_steps", "preset"} <= settings.keys()
+    assert len(settings) == sum(flag.startswith("--") for flag in flags)
+    Config(**settings)
 
 
 def test_the_commands_that_move_a_checkpoint_over_run_one_after_the_other(desk, capfd):

@@ -152,7 +152,7 @@ def test_a_second_reset_opens_new_episodes_and_clears_the_counts():
     assert (again.observation != first.observation[0]).any()
 
 
-def test_what_a_caller_does_to_an_answer_does_not_change_the_next():
+def test_writing_into_an_answer_does_not_change_the_next():
     environment = stub("Lives-v0", life_loss_terminal=True)
     for array in environment.reset()[1:]:
         array[:] = True

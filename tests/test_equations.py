@@ -1,13 +1,7 @@
 """Every equation of the table in docs/vtrace.md has code and a test, and the table is the one that docstrings make."""
 
-import sys
-from pathlib import Path
-
+import equations
 import pytest
-
-sys.path.append(str(Path(__file__).parent.parent / "scripts"))
-
-import equations  # noqa: E402
 
 
 @pytest.mark.parametrize("equation", equations.EQUATIONS)

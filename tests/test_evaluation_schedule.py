@@ -1,6 +1,5 @@
 """Evaluations beside training: when they are made, what they leave, and that training goes its own way."""
 
-import csv
 import errno
 import itertools
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 
 from monobeast import evaluation_schedule, evaluator, preparation
 from monobeast.config import Config
@@ -29,11 +29,6 @@ CATCH = {
     **{"envs_per_actor": 2, "batch_size": 2, "log_interval_s": 0.01, "evaluate_every": 100, "evaluate_episodes": 4},
 }
 STUB = CATCH | {"env": "stub_environments:Unevaluated-v0"}
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def by_step(path):
@@ -307,8 +302,6 @@ def test_a_run_leaves_a_table_and_the_weights_that_played_best(runs):
     assert all(int(row["updates"]) * 20 == step for row, step in zip(rows, steps, strict=True))
     best = checkpoint.read(runs["one"] / "best.pt")
     assert best["learner"]["step"] == steps[means.index(max(means))]
-    if best["learner"]["step"] == 1020:
-        assert are_equal(best["learner"]["network"], weights_of(runs["one"] / "checkpoint.pt"))
     log = (runs["one"] / "out.log").read_text()
     assert f"evaluation of step {steps[0]:,}: return " in log and "Traceback" not in log
 
@@ -363,13 +356,23 @@ def test_an_evaluator_that_always_fails_does_not_stop_a_run(tmp_path):
     assert rows_of(result.folder / "evaluations.csv") == []
 
 
-def test_an_evaluator_that_hangs_does_not_keep_a_run_from_its_end(tmp_path):
-    settings = STUB | {"env_kwargs": '{"what": "hangs"}', "actor_timeout_s": 1.0, "max_actor_restarts": 0}
+def test_an_evaluator_that_hangs_does_not_keep_a_run_from_its_end(tmp_path, monkeypatch, clock):
+    intact, happened = evaluator.Evaluator.wait, tmp_path / "happened"
+
+    def tick_once_it_hangs(self, timeout_s):
+        intact(self, timeout_s)
+        if happened.exists():
+            clock.tick(2)
+        assert clock.now < 60, "nobody notices"
+
+    monkeypatch.setattr(evaluator.Evaluator, "wait", tick_once_it_hangs)
+    env_kwargs = json.dumps({"what": "hangs", "once": str(happened)})
+    settings = STUB | {"env_kwargs": env_kwargs, "actor_timeout_s": 1.0, "max_actor_restarts": 0}
 
     result = train(Config(**settings, total_steps=200, savedir=str(tmp_path)))
 
     log = (result.folder / "out.log").read_text()
-    assert result.state == "complete" and log.count("did not answer for 1 s") == 1
+    assert happened.exists() and result.state == "complete" and log.count("did not answer for 1 s") == 1
     assert rows_of(result.folder / "evaluations.csv") == []
 
 
@@ -393,14 +396,14 @@ def test_a_signal_ends_a_run_without_its_evaluation(tmp_path, monkeypatch, num_a
     assert "are evaluated" not in (result.folder / "out.log").read_text()
 
 
-def test_an_atari_game_is_evaluated(tmp_path):
+def test_an_atari_game_is_evaluated_and_the_weights_of_its_end_are_kept(tmp_path):
     settings = CATCH | {"env": "ALE/Pong-v5", "evaluate_episodes": 1, "max_episode_steps": 30}
 
     result = train(Config(**settings, total_steps=20, savedir=str(tmp_path)))
 
     (row,) = rows_of(result.folder / "evaluations.csv")
     assert (row["step"], row["capped_episodes"], row["mean_episode_length"]) == ("20", "1", "30")
-    assert weights_of(result.folder / "best.pt").keys() == weights_of(result.folder / "checkpoint.pt").keys()
+    assert are_equal(weights_of(result.folder / "best.pt"), weights_of(result.folder / "checkpoint.pt"))
 
 
 def test_a_script_without_the_main_guard_is_told_once_and_trains(tmp_path):

@@ -1,6 +1,5 @@
 """With --exact_resume a run that was stopped and resumed equals one that was not, bit by bit."""
 
-import csv
 import itertools
 import json
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from csv_rows import rows_of
 
 from monobeast.__main__ import run_command
 from monobeast.bottleneck import Shares
@@ -97,9 +97,8 @@ def bits(value):
     return repr(value)
 
 
-def rows_of(path, without=()):
-    with open(path, newline="") as file:
-        return [{name: cell for name, cell in row.items() if name not in without} for row in csv.DictReader(file)]
+def rows_without(path, names):
+    return [{name: cell for name, cell in row.items() if name not in names} for row in rows_of(path)]
 
 
 def outcome(folder):
@@ -108,7 +107,7 @@ def outcome(folder):
     del content["config"], content["num_resumes"], content["log"]["seconds"]
     files = {
         "episodes.csv": rows_of(folder / "episodes.csv"),
-        "logs.csv": rows_of(folder / "logs.csv", without=("seconds", "steps_per_second", *Shares._fields)),
+        "logs.csv": rows_without(folder / "logs.csv", ("seconds", "steps_per_second", *Shares._fields)),
     }
     return {name: bits(part) for name, part in (content | content.pop("learner") | files).items()}
 

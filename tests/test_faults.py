@@ -4,11 +4,9 @@ import copy
 import errno
 import os
 
-import gymnasium
-import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Discrete
+from small_learner import make_batch, make_learner
 
 from monobeast import faults
 from monobeast.runs import checkpoint
@@ -17,30 +15,11 @@ from monobeast.config import Config
 from monobeast.runs.csv_file import CsvFile
 from monobeast.learner import Learner, compute_loss
 from monobeast.runs.logs import Averages
-from monobeast.networks import AgentOutput, make_network
-from monobeast.rollouts import allocate
+from monobeast.networks import AgentOutput
 from monobeast.training import train
 
 NAN, INFINITY = float("nan"), float("inf")
-SPACE = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 CONFIG = Config(preset="classic", reward_clipping="none", total_steps=1000, seed=1)
-
-
-def make_batch():
-    """Two columns of three steps: of actor 4, environments 6 and 7."""
-    batch = allocate(3, 2, SPACE, Discrete(2))
-    batch.map(lambda tensor: tensor.zero_())
-    batch.observation.uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
-    batch.reward.fill_(1.0)
-    batch.actor.fill_(4)
-    batch.env.copy_(torch.tensor([[6, 7]]))
-    return batch
-
-
-def make_learner(**settings):
-    torch.manual_seed(0)
-    network = make_network(SPACE, Discrete(2))
-    return Learner(network, Config(preset="classic", reward_clipping="none", seed=1, **settings))
 
 
 def locate_in(quantity, value, t, column):

@@ -1,11 +1,11 @@
 """Films of played episodes: whole, in the game's colors, at its speed; and the table of episodes."""
 
-import csv
 import os
 
 import numpy as np
 import pytest
 from command_lines import run
+from csv_rows import rows_of
 from saved_runs import save_run
 
 from monobeast.film import Film
@@ -142,7 +142,5 @@ def test_every_episode_is_a_row_of_the_table(catch_run, tmp_path, capfd):
         "--max_episode_steps", 4, "--save_episodes", file,
     )
 
-    with open(file, newline="") as opened:
-        rows = list(csv.DictReader(opened))
     expected = {"episode_return": "0", "episode_length": "4", "is_capped": "1"}
-    assert rows == [{"episode": "1"} | expected, {"episode": "2"} | expected]
+    assert rows_of(file) == [{"episode": "1"} | expected, {"episode": "2"} | expected]

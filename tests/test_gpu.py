@@ -1,10 +1,10 @@
 """What only a machine with a GPU can show."""
 
-import csv
 import multiprocessing
 
 import pytest
 import torch
+from csv_rows import rows_of
 from gymnasium.spaces import Box, MultiDiscrete
 from network_inputs import ACTIONS, IMAGE, VECTOR, make
 
@@ -76,8 +76,7 @@ def test_actors_and_evaluator_of_a_learner_on_the_gpu_do_not_use_it(tmp_path, st
         result = monobeast.train(config)
 
     assert result.state == "complete"
-    with open(result.folder / "evaluations.csv", newline="") as file:
-        rewards += [float(row["max_episode_return"]) for row in csv.DictReader(file)]
+    rewards += [float(row["max_episode_return"]) for row in rows_of(result.folder / "evaluations.csv")]
     assert max(rewards) == 0.0  # the environment pays 1 where its process has opened the GPU
 
 

@@ -6,8 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bounds
+import ladder
 import numpy as np
 import pytest
+import recorder
+import reproduction
+import results
+from recorded_runs import write_run
 
 from monobeast.__main__ import _make_parser
 from monobeast.config import Config
@@ -16,14 +22,6 @@ from monobeast.plotting.run_groups import _IRRELEVANT
 from monobeast.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import bounds  # noqa: E402
-import ladder  # noqa: E402
-import recorder  # noqa: E402
-import reproduction  # noqa: E402
-import results  # noqa: E402
-
 RUNS = [run for name in ladder.RUNGS for run in ladder.runs_of(name)]
 # What does not change what is learned, or is given by the seed; an environment's own; what is for a study alone.
 UNPINNED = _IRRELEVANT | {"compile", "env_kwargs", "force_lag"}
@@ -60,14 +58,9 @@ def test_a_bound_holds_within_its_limits_and_for_numbers_alone(value, holds):
     assert check.describe() == "value at least 0.95 and at most 1.05"
 
 
-def make_run(folder, returns, **meta):
-    folder.mkdir(parents=True)
-    content = {"config": {"env": "CartPole-v1", "savedir": str(folder.parent)}, "state": "complete"} | meta
-    (folder / "meta.json").write_text(json.dumps(content))
-    rows = "".join(f"{step},0,0,{value},9\n" for step, value in enumerate(returns, 1))
-    (folder / "episodes.csv").write_text(f"step,actor,env,episode_return,episode_length\n{rows}")
-    (folder / "logs.csv").write_text("step,seconds\n1,1.0\n")
-    return folder
+def make_run(folder, returns):
+    """A run with an episode a step."""
+    return write_run(folder, episodes=list(enumerate(returns, 1)), savedir=str(folder.parent))
 
 
 def test_the_mean_return_is_of_the_last_hundred_episodes_and_of_no_fewer(tmp_path):
@@ -101,6 +94,34 @@ def test_a_rung_is_reached_where_every_run_is(tmp_path, monkeypatch, exit_codes,
     assert reproduction.reproduce("stub", None, tmp_path, keep=False) == expected
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"catch": 0, "memory": 0, "pong": 0}, 0),
+        ({"catch": 1, "memory": 0, "pong": 0}, 1),  # not reached: the others are trained all the same
+        ({"catch": 0, "memory": 130}, 130),  # stopped: nothing is begun any more
+        ({"catch": 1, "memory": 143}, 143),
+        ({"catch": 2}, 2),
+    ],
+    ids=str,
+)
+def test_several_rungs_are_trained_in_turn_until_one_is_stopped(tmp_path, monkeypatch, found, expected):
+    trained = []
+
+    def stub_reproduce(name, seeds, savedir, keep):
+        trained.append(name)
+        assert (seeds, savedir.parent, keep) == ((3, 4), tmp_path, True)
+        return found[name]
+
+    monkeypatch.setattr(reproduction, "reproduce", stub_reproduce)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # main adds to it
+    flags = ["--seeds", "3", "4", "3", "--savedir", str(tmp_path), "--record"]
+    monkeypatch.setattr(sys, "argv", ["reproduce", "catch", "memory", "catch", "pong", *flags])
+
+    assert reproduction.main() == expected
+    assert trained == list(found)
+
+
 def test_a_run_that_is_killed_is_no_success(tmp_path, monkeypatch):
     command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
     start = subprocess.Popen
@@ -118,8 +139,8 @@ def test_a_record_holds_no_path_and_compresses_what_is_large(tmp_path, monkeypat
 
     assert sorted(path.name for path in kept.iterdir()) == ["episodes.csv.gz", "logs.csv", "meta.json"]
     assert "secret" not in (kept / "meta.json").read_text()
-    whole = (folder / "episodes.csv").read_bytes()
-    assert gzip.decompress((kept / "episodes.csv.gz").read_bytes()) == whole
+    with gzip.open(kept / "episodes.csv.gz", "rt") as file:
+        assert file.read() == (folder / "episodes.csv").read_text()
 
 
 def test_the_score_of_a_test_is_read_from_what_it_says():
@@ -160,7 +181,7 @@ def test_a_recorded_outcome_is_that_of_the_recorded_episodes(folder):
             assert outcome["value"] == recorder.read_test(run).mean
 
 
-def test_what_changes_the_meaning_of_a_score_is_what_atari_games_alone_have_and_what_is_made_of_rewards_and_lives():
+def test_a_score_has_its_meaning_from_ataris_own_settings_and_two_more():
     assert set(results._MEANING) == {*ATARI_ONLY, "reward_clipping", "life_loss_terminal"}
 
 

@@ -1,9 +1,9 @@
-import csv
 import re
 
 import gymnasium
 import pytest
 import torch
+from csv_rows import rows_of
 from torch import nn
 
 from monobeast.faults import FaultRecord
@@ -44,11 +44,6 @@ class StubLearner:
 
     def measure_features(self, batch):
         return {"feature_std": 0.25, "dead_units_1": 0.5}
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_averages_are_means_and_maxima_since_the_last_reading():

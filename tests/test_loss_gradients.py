@@ -9,6 +9,7 @@ from random_rollouts import TableNetwork, make_rollout, weigh
 
 from monobeast import learner
 from monobeast.config import Config
+from monobeast.distributions import Categorical
 
 # float64: sums of at most 100 terms of size 1.
 assert_close = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-10)
@@ -20,16 +21,16 @@ CONFIG = dataclasses.replace(CONFIG, clip_rho_threshold=0.8, clip_pg_rho_thresho
 
 def make():
     behavior_logits = torch.randn(T, B, A, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return TableNetwork(T, B, A), make_rollout(ENDS, behavior_logits)
+    return TableNetwork(T, B, Categorical(A)), make_rollout(ENDS, behavior_logits)
 
 
 def gradients(network, rollout):
     total_loss = learner.compute_loss(network, rollout, CONFIG).total_loss
-    return torch.autograd.grad(total_loss, [network.logits, network.values])
+    return torch.autograd.grad(total_loss, [network.params, network.values])
 
 
 def targets(network, rollout):
-    ratios = weigh(rollout, network.logits[:-1].detach())
+    ratios = weigh(rollout, network.params[:-1].detach())
     return learner.compute_returns(rollout, *ratios, network.values.detach(), CONFIG)
 
 
@@ -37,7 +38,7 @@ def test_the_gradient_is_the_one_derived_by_hand():
     """Section 4.2."""
     network, rollout = make()
     vs, advantages = targets(network, rollout)
-    probs, log_probs = network.logits[:-1].softmax(-1), network.logits[:-1].log_softmax(-1)
+    probs, log_probs = network.params[:-1].softmax(-1), network.params[:-1].log_softmax(-1)
     one_hot = torch.nn.functional.one_hot(rollout.action, A)
     counts = (~rollout.is_reset)[..., None]
     # Of -advantage log pi(a), and of entropy_cost sum p log p; x_T has no action.
@@ -58,7 +59,7 @@ def test_the_gradient_is_that_of_finite_differences_with_the_targets_held_fixed(
     monkeypatch.setattr(learner, "compute_returns", lambda *_: fixed)
 
     step = 1e-5
-    for parameter, gradient in zip([network.logits, network.values], found, strict=True):
+    for parameter, gradient in zip([network.params, network.values], found, strict=True):
         flat = parameter.detach().view(-1)
         for i in range(0, len(flat), 3):
             losses = []

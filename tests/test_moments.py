@@ -47,7 +47,7 @@ def test_far_from_zero_nothing_is_lost(dtype):
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 + 0.1, -1e100])
-def test_what_never_changes_has_no_variance(value):
+def test_a_constant_has_no_variance(value):
     moments = merge_all([torch.full((n, 2), value, dtype=torch.float64) for n in SIZES])
 
     np.testing.assert_allclose(moments.mean, value, rtol=1e-14)

@@ -246,7 +246,7 @@ def test_every_part_makes_a_difference(network):
         part.copy_(before)
 
 
-def test_what_parts_show_together_counts():
+def test_the_effect_of_a_part_depends_on_the_others():
     torso = make(MANY).torso
     one, other = (trees.map_leaves(lambda part: part[i], random_inputs(MANY).observation) for i in (0, 1))
 

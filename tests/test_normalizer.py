@@ -57,7 +57,7 @@ def test_before_anything_was_seen_observations_are_only_clipped():
     assert Normalizer(BOX)(torch.tensor([-3.5, 11.0])).tolist() == [-3.5, 10.0]
 
 
-def test_what_never_changes_becomes_zero():
+def test_a_constant_becomes_zero():
     normalizer, constant = Normalizer(BOX), torch.full((5, 3, 2), 1e6 + 0.25)
     for _ in range(4):
         normalizer.update(constant, TAKEN)

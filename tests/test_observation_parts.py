@@ -1,12 +1,13 @@
 """Observations of several parts, from the environment through rollout, network and update into files."""
 
-import csv
 import os
 import signal
 
 import numpy as np
 import pytest
 import torch
+from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from random_rollouts import weigh
@@ -14,7 +15,6 @@ from stub_environments import Parts, stub_config
 from stub_networks import PartsNet
 
 from monobeast import environments, faults, onnx_file, trees
-from monobeast.__main__ import run_command
 from monobeast.actor import Actor
 from monobeast.environments import EnvStep, Spaces, VectorEnvironment
 from monobeast.inline_actor import InlineActor
@@ -38,11 +38,6 @@ SETTINGS = {
 
 def begin(tmp_path, **settings):
     return train(Config(**SETTINGS | {"savedir": str(tmp_path)} | settings))
-
-
-def run(capfd, *words):
-    exit_code = run_command([str(word) for word in words])
-    return exit_code, *capfd.readouterr()
 
 
 def make_parts(num_envs=2, **settings):
@@ -117,7 +112,7 @@ def make_store(num_columns):
     return allocate(3, num_columns, make_parts().observation_space, ACTIONS)
 
 
-def test_what_nobody_wrote_shows_in_every_part():
+def test_unwritten_memory_shows_in_every_part():
     parts = trees.name_leaves(make_store(2).observation, "observation")
 
     assert parts["observation[3][0]"].isnan().all() and parts["observation[3][1]"].isnan().all()
@@ -174,20 +169,15 @@ def test_quantities_of_the_whole_update_keep_their_names():
     assert faults.describe(fault, names).quantity == "reward"
 
 
-def rows_of(folder, name="logs.csv"):
-    with open(folder / name, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize("network", ["auto", "stub_networks:PartsNet"])
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_it_is_trained_evaluated_and_played(tmp_path, capfd, network, num_actors):
     result = begin(tmp_path, num_actors=num_actors, network=network, evaluate_every=60, evaluate_episodes=1)
 
     assert result.state == "complete"
-    row = rows_of(result.folder)[-1]
+    row = rows_of(result.folder / "logs.csv")[-1]
     assert row["bad_updates"] == "0" and row["dead_units_1"] != ""
-    assert rows_of(result.folder, "evaluations.csv")[-1]["mean_episode_return"] == "12"
+    assert rows_of(result.folder / "evaluations.csv")[-1]["mean_episode_return"] == "12"
     named = ["--env", ENV, *(["--network", network] if ":" in network else [])]
     exit_code, output, errors = run(capfd, "test", "--best", "--savedir", tmp_path, *named, "--num_episodes", 2)
     assert (exit_code, errors) == (0, "") and "return over 2 episodes: mean 12.00" in output

@@ -1,6 +1,5 @@
 """Environments that a callable given from Python makes: what is refused, and what is recorded of them."""
 
-import csv
 import functools
 import json
 import subprocess
@@ -12,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stub_environments import Fixed, OddSpaces
@@ -156,8 +156,7 @@ def test_sound_ones_are_trained_in(tmp_path, maker, num_actors):
 def test_a_policy_is_evaluated_in_them_beside_training(tmp_path):
     result = begin(tmp_path, make_fixed, evaluate_every=100, evaluate_episodes=2)
 
-    with open(result.folder / "evaluations.csv", newline="") as file:
-        assert list(csv.DictReader(file))[-1]["mean_episode_return"] == "5"
+    assert rows_of(result.folder / "evaluations.csv")[-1]["mean_episode_return"] == "5"
 
 
 def test_they_get_the_settings_and_a_seed_each(tmp_path):

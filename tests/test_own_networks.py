@@ -1,12 +1,12 @@
 """A network of the user's own: what is refused, and that it is trained, played and gone on with as any other."""
 
-import csv
 import json
 import math
 
 import pytest
 import torch
 from command_lines import run
+from csv_rows import rows_of
 from gymnasium.spaces import Box, Discrete
 from network_inputs import ACTIONS, NUM_ACTIONS, VECTOR, random_inputs, unroll
 from stub_networks import Recurrent
@@ -31,11 +31,6 @@ SETTINGS = {"env": ENV, "num_actors": 0, "num_learner_threads": 1, "seed": 1, "x
 def begin(tmp_path, network, **settings):
     config = Config(**SETTINGS | {"savedir": str(tmp_path), "network": f"stub_networks:{network}"} | settings)
     return train(config)
-
-
-def rows_of(folder, name="logs.csv"):
-    with open(folder / name, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +96,7 @@ def test_a_sound_one_is_trained(tmp_path, network, precision):
     result = begin(tmp_path, network, precision=precision)
 
     assert result.state == "complete"
-    row = rows_of(result.folder)[-1]
+    row = rows_of(result.folder / "logs.csv")[-1]
     assert row["bad_updates"] == "0" and row["feature_std"] == "" and float(row["logits_std"]) > 0
     filled = {name: row[name] != "" for name in row if name.startswith("dead")}
     relus = {"dead_units_1": True, "dead_units_2": False, "dead_units_3": False}  # one of no units, one never called
@@ -122,7 +117,7 @@ def test_it_acts_in_processes_of_its_own(tmp_path, start_method):
 def test_it_is_evaluated_beside_training_and_its_best_weights_are_played(tmp_path, capfd, network):
     result = begin(tmp_path, network, evaluate_every=100, evaluate_episodes=2)
 
-    assert rows_of(result.folder, "evaluations.csv")[-1]["mean_episode_return"] == "5"
+    assert rows_of(result.folder / "evaluations.csv")[-1]["mean_episode_return"] == "5"
     named = ["--env", ENV, "--network", f"stub_networks:{network}"]
     exit_code, output, errors = run(capfd, "test", "--best", "--savedir", tmp_path, *named, "--num_episodes", 2)
     assert (exit_code, errors) == (0, "")
@@ -294,7 +289,7 @@ def test_an_update_that_was_not_finite_is_repeated(tmp_path, capfd, monkeypatch)
     assert exit_code == 2 and "its weights are not of --network stub_networks:make_wide as it is now: body" in errors
 
 
-def test_what_is_frozen_stays_and_the_rest_learns(tmp_path):
+def test_frozen_parameters_stay_and_the_others_learn(tmp_path):
     result = begin(tmp_path, "Frozen")
 
     content = checkpoint.load(result.folder)

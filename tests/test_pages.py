@@ -2,9 +2,10 @@
 
 import dataclasses
 import re
-import sys
 from pathlib import Path
 
+import flags
+import pages
 import pytest
 
 from monobeast.__main__ import _COMMANDS
@@ -15,11 +16,6 @@ from monobeast.runs.evaluation_log import Evaluation
 from monobeast.runs.logs import LOG_COLUMNS
 
 ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import flags  # noqa: E402
-import pages  # noqa: E402
-
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [README, *DOCS]

@@ -79,12 +79,13 @@ def test_nothing_is_imported_to_list_runs_or_to_draw_them(stranger, capfd):
 
 OWN = Config(env="mine:Id-v0", network="mine:Net", xpid="run")
 CALLS = Config(env="mine:make(...)", network="mine:Net(...)", xpid="run")
+MUST_BE_GIVEN = "must be given, since code that the checkpoint"
 
 
 @pytest.mark.parametrize(
     ("saved", "given", "message"),
     [
-        (OWN, {}, "--env mine:Id-v0 --network mine:Net: must be given, since code that the checkpoint names is imported only"),
+        (OWN, {}, f"--env mine:Id-v0 --network mine:Net: {MUST_BE_GIVEN} names is imported only"),
         (OWN, {"env": "mine:Id-v0"}, "--network mine:Net: must be given"),
         (OWN, {"env": "mine:Id-v0", "network": "auto"}, "--network mine:Net: must be given"),
         (OWN, {"env": "mine:Other-v0", "network": "mine:Net"}, "--env mine:Other-v0: the checkpoint is for mine:Id-v0"),
@@ -119,7 +120,7 @@ def test_what_the_user_named_takes_its_place(saved, given, expected):
 def test_going_on_needs_every_name_again():
     permission.require_named(Config(xpid="run"), set())
     permission.require_named(OWN, {"env", "network"})
-    with pytest.raises(ValueError, match="^--network mine:Net: must be given, since code that the checkpoint of run names"):
+    with pytest.raises(ValueError, match=f"^--network mine:Net: {MUST_BE_GIVEN} of run names"):
         permission.require_named(OWN, {"env"})
     with pytest.raises(ValueError, match=r"^make_environments= of monobeast.train, for mine:make\(...\): must be"):
         permission.require_named(CALLS, {"network"})

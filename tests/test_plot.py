@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import command_lines
 import numpy as np
 import pytest
 from recorded_runs import EPISODES, write_run
@@ -36,12 +37,6 @@ def legend(figure):
     """The legend's texts, unwrapped; a long one stands below all panels."""
     box = figure.axes[0].get_legend() or figure.legends[0]
     return [text.get_text().replace("\n", " ") for text in box.get_texts()]
-
-
-def plot_command(capfd, *arguments):
-    """Runs the command in this process: its exit code, output and errors."""
-    exit_code = run_command(["plot", *(str(argument) for argument in arguments)])
-    return (exit_code, *capfd.readouterr())
 
 
 def test_a_line_is_the_mean_of_the_last_episodes(tmp_path):
@@ -248,7 +243,8 @@ def test_the_ending_decides_the_format_and_nothing_else_is_left(tmp_path, capfd,
     out = tmp_path / "out" / f"picture.{ending}"
     out.parent.mkdir()
 
-    exit_code, output, errors = plot_command(capfd, "example", "--savedir", run.parent, "--window", 2, "--out", out)
+    where = ("--savedir", run.parent, "--out", out)
+    exit_code, output, errors = command_lines.run(capfd, "plot", "example", "--window", 2, *where)
 
     assert (exit_code, errors) == (0, "")
     assert output == f"example: return 4.00 at 300 agent steps\nwrote {out}\n"
@@ -260,7 +256,7 @@ def test_the_same_runs_give_the_same_file(tmp_path, capfd):
     run = write_run(tmp_path / "run")
 
     for name in ("a.svg", "b.svg"):
-        assert plot_command(capfd, run, "--out", tmp_path / name)[0] == 0
+        assert command_lines.run(capfd, "plot", run, "--out", tmp_path / name)[0] == 0
 
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
@@ -269,7 +265,7 @@ def test_it_is_said_where_a_seed_ends_long_before_the_others(tmp_path, capfd):
     first = write_run(tmp_path / "first", episodes=[(100, 1), (1000, 3)], seed=1)
     second = write_run(tmp_path / "second", episodes=[(100, 5), (200, 7)], seed=2)
 
-    _, output, _ = plot_command(capfd, first, "--window", 1, second, "--out", tmp_path / "x.png")
+    _, output, _ = command_lines.run(capfd, "plot", first, "--window", 1, second, "--out", tmp_path / "x.png")
 
     assert "2 seeds: return 4.00 at 200 agent steps, where second ends, long before others\n" in output
 
@@ -327,7 +323,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_line_and_nothing_is_written(runs, 
 def test_a_run_of_an_environment_that_is_not_there_has_unknown_frames(tmp_path, capfd):
     run = write_run(tmp_path / "run", env="no_such_module:Id-v0")
 
-    exit_code, _, errors = plot_command(capfd, run, "--x", "frames", "--out", tmp_path / "x.png")
+    exit_code, _, errors = command_lines.run(capfd, "plot", run, "--x", "frames", "--out", tmp_path / "x.png")
 
     assert exit_code == 2 and "whether no_such_module:Id-v0 has frames is unknown here" in errors
 
@@ -341,7 +337,7 @@ def test_a_failing_write_leaves_the_earlier_picture_alone(tmp_path, capfd, monke
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "replace", refuse)
-    exit_code, _, errors = plot_command(capfd, run, "--out", out)
+    exit_code, _, errors = command_lines.run(capfd, "plot", run, "--out", out)
 
     assert (exit_code, errors) == (2, f"monobeast plot: error: --out {out}: cannot be written: Permission denied\n")
     assert out.read_text() == "the earlier one"
@@ -353,7 +349,7 @@ def test_without_matplotlib_the_line_that_installs_it_is_said(tmp_path, capfd, m
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "monobeast.plotting.figure")
 
-    exit_code, _, errors = plot_command(capfd, run, "--out", tmp_path / "x.png")
+    exit_code, _, errors = command_lines.run(capfd, "plot", run, "--out", tmp_path / "x.png")
 
     assert exit_code == 2 and errors.endswith(": python -m pip install matplotlib\n") and errors.count("\n") == 1
     assert not (tmp_path / "x.png").exists()

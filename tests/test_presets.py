@@ -11,6 +11,39 @@ from monobeast.config import AUTO, Config
 from monobeast.presets import PRESETS
 
 
+# Copied from the sources, not from the code.
+SOURCES = {
+    # Table G.1 of arXiv 1802.01561; it has no decay, which is from the flags of its authors' experiment.py.
+    "paper": {
+        **{"unroll_length": 20, "batch_size": 32, "discounting": 0.99, "baseline_cost": 0.5, "entropy_cost": 0.01},
+        **{"optimizer": "rmsprop", "learning_rate": 0.0006, "momentum": 0.0, "epsilon": 0.01, "alpha": 0.99},
+        **{"grad_norm_clipping": 40.0, "reward_clipping": "abs_one"},
+    },
+    # The defaults of the flags in TorchBeast's monobeast.py.
+    "torchbeast": {
+        **{"unroll_length": 80, "batch_size": 8, "discounting": 0.99, "baseline_cost": 0.5, "entropy_cost": 0.0006},
+        **{"optimizer": "rmsprop", "learning_rate": 0.00048, "momentum": 0.0, "epsilon": 0.01, "alpha": 0.99},
+        **{"grad_norm_clipping": 40.0, "reward_clipping": "abs_one"},
+    },
+}
+# A constant entropy cost; a learning rate that falls to 0 in a line; no sharing of forward passes.
+COMMON = {"entropy_cost_end": None, "learning_rate_schedule": "linear", "envs_per_actor": 1}
+
+
+@pytest.mark.parametrize("preset", SOURCES)
+def test_the_presets_of_others_have_the_numbers_that_they_published(preset):
+    config = dataclasses.asdict(environments.resolve(Config(env="ALE/Pong-v5", preset=preset)))
+    published = SOURCES[preset] | COMMON
+
+    assert {name: config[name] for name in published} == published
+
+
+# TensorFlow's average of squared gradients starts at 1, PyTorch's at 0.
+@pytest.mark.parametrize(("preset", "start"), [("paper", 1.0), ("torchbeast", 0.0)])
+def test_the_presets_of_others_start_their_optimizer_as_the_others_framework_does(preset, start):
+    assert Config(preset=preset).rmsprop_start == start
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_names_every_setting_that_is_left_open_otherwise(preset):
     assert PRESETS[preset].keys() - set(AUTO) == PRESETS["atari"].keys()

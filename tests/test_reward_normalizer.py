@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium import Env, spaces
 from gymnasium.wrappers import NormalizeReward
-from test_faults import make_batch, make_learner
+from small_learner import make_batch, make_learner
 
 from monobeast.__main__ import run_command
 from monobeast.config import Config
@@ -164,7 +164,7 @@ def test_rewards_are_clipped_first():
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e30])
-def test_what_is_not_taken_leaves_no_trace(value):
+def test_a_batch_that_is_not_taken_leaves_no_trace(value):
     first, second = (RewardNormalizer(CONFIG, torch.device("cpu")) for _ in range(2))
     bad = fill(make_rollout(2), [((0, env), Stream(9)) for env in (0, 1)])
     bad.reward[1, 1] = value

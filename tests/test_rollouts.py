@@ -47,7 +47,7 @@ def test_an_observation_comes_back_with_its_number_and_dtype(space, value):
     assert np.array_equal(read, written)
 
 
-def test_what_nobody_wrote_shows():
+def test_unwritten_memory_shows():
     rollout = make_rollout()
 
     assert rollout.behavior_params.isnan().all() and rollout.core_state[0].isnan().all()

@@ -1,6 +1,5 @@
 """`--tensorboard` and `--wandb`: the rows of the CSV files in further places, which can't do a run any harm."""
 
-import csv
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import threading
 
 import pytest
 from command_lines import run
+from csv_rows import rows_of
 from stub_wandb import StubWandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -68,11 +68,10 @@ def go_on(tmp_path, **settings):
 def numbers_of(path):
     """Each column's pairs of step and number, without empty cells and without the column `step` itself."""
     numbers = {}
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            for name, cell in row.items():
-                if cell and name != "step":
-                    numbers.setdefault(name, []).append((int(row["step"]), float(cell)))
+    for row in rows_of(path):
+        for name, cell in row.items():
+            if cell and name != "step":
+                numbers.setdefault(name, []).append((int(row["step"]), float(cell)))
     return numbers
 
 

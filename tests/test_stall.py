@@ -1,5 +1,6 @@
 """A run without updates ends, and says where everybody stood."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,13 +14,28 @@ from process_tree import read_stat, wait_until
 TESTS = Path(__file__).parent
 
 
-def start(tmp_path, *flags, grace_s=10.0):
+# Where `hung` is a folder, time counts once it has two files: two actors hang then.
+PROGRAM = """if True:
+    import os, sys
+    from monobeast import stall_watch
+    from monobeast.__main__ import main
+    grace_s, hung = sys.argv.pop(1), sys.argv.pop(1)
+    stall_watch._GRACE_S = float(grace_s)
+    intact = stall_watch.StallWatch.check
+
+    def check(watch, describe_actors):
+        if hung and len(os.listdir(hung)) < 2:
+            watch.feed()
+        intact(watch, describe_actors)
+
+    stall_watch.StallWatch.check = check
+    main()"""
+
+
+def start(tmp_path, *flags, grace_s=10.0, hung=""):
     """A run in a process of its own."""
-    code = (
-        "import sys; from monobeast import stall_watch; stall_watch._GRACE_S = float(sys.argv.pop(1));"
-        "from monobeast.__main__ import main; main()"
-    )
-    command = [sys.executable, "-c", code, str(grace_s), "train", "--savedir", str(tmp_path), "--xpid", "run", *flags]
+    given = ["train", "--savedir", str(tmp_path), "--xpid", "run", *flags]
+    command = [sys.executable, "-c", PROGRAM, str(grace_s), str(hung), *given]
     paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL)
 
@@ -30,14 +46,20 @@ def run(tmp_path, *flags, **options):
         return process.wait(120), (tmp_path / "run" / "out.log").read_text()
 
 
-HANG = ["--env", "stub_environments:Hang-v0", "--env_kwargs", '{"k": 45}', "--num_learner_threads", "1"]
+def hang(**env_kwargs):
+    """Flags of a run that makes four updates or more before an environment hangs, and measures nothing before."""
+    env = ["--env", "stub_environments:Hang-v0", "--env_kwargs", json.dumps({"k": 45} | env_kwargs)]
+    return [*env, "--envs_per_actor", "8", "--num_learner_threads", "1"]
 
 
 def test_a_run_whose_actors_hang_ends_with_the_stacks_of_all_processes(tmp_path):
-    exit_code, log = run(tmp_path, *HANG, "--num_actors", "2", "--stall_timeout_s", "3")
+    hung = tmp_path / "hung"
+    hung.mkdir()
+
+    exit_code, log = run(tmp_path, *hang(hung=str(hung)), "--num_actors", "2", "--stall_timeout_s", "1", hung=hung)
 
     assert exit_code == 1
-    assert "no update for 3 s (--stall_timeout_s)" in log
+    assert "no update for 1 s (--stall_timeout_s)" in log
     assert "the learner, then the actors:" in log and "in _loop" in log
     assert log.count("stub_environments.py") >= 2  # each actor hangs in its environment
     assert "actor 0: pid" in log and "actor 1: pid" in log and "are with it or in its queues" in log
@@ -45,7 +67,8 @@ def test_a_run_whose_actors_hang_ends_with_the_stacks_of_all_processes(tmp_path)
 
 
 def test_a_learner_that_hangs_itself_ends_with_its_stack(tmp_path):
-    exit_code, log = run(tmp_path, *HANG, "--num_actors", "0", "--stall_timeout_s", "1", grace_s=1.0)
+    """Its time begins before its first update, which takes long on a busy machine."""
+    exit_code, log = run(tmp_path, *hang(), "--num_actors", "0", "--stall_timeout_s", "6", grace_s=1.0)
 
     assert exit_code == 1
     assert "Timeout" in log and "stub_environments.py" in log

@@ -1,8 +1,8 @@
 """`monobeast.train` from Python, and how a run ends when something fails."""
 
-import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from csv_rows import rows_of
 
 import monobeast
 from monobeast import session
@@ -19,11 +20,6 @@ from monobeast.runs import checkpoint
 
 TESTS = Path(__file__).parent
 CATCH = {"env": "monobeast/Catch-v0", "num_actors": 0, "num_learner_threads": 1, "total_steps": 800, "seed": 1}
-
-
-def rows_of(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def meta_of(folder):
@@ -233,12 +229,33 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
 
 def test_a_wish_to_stop_is_read_before_a_death_counts_as_a_fault(tmp_path, monkeypatch):
     def stop_and_fail(self, timeout_s):
-        os.kill(os.getpid(), 15)
+        os.kill(os.getpid(), signal.SIGTERM)
         raise session.ActorsFailed("they all went with the group's signal")
 
     monkeypatch.setattr(session.InlineActor, "get_batch", stop_and_fail)
 
     assert train_stub(tmp_path, "Fixed5-v0", num_actors=0).state == "stopped"
+
+
+@pytest.mark.parametrize(("saves", "what"), [(True, "saving a checkpoint"), (False, "nothing to save")])
+def test_a_stopped_run_without_checkpoints_has_nothing_to_save_and_cannot_go_on(tmp_path, monkeypatch, saves, what):
+    intact = session.Learner.update
+
+    def stop_at_the_third(self, batch):
+        if self.num_updates == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return intact(self, batch)
+
+    monkeypatch.setattr(session.Learner, "update", stop_at_the_third)
+    settings = {"checkpoint_interval_s": 1e-6, "disable_checkpoint": not saves}
+    result = monobeast.train(Config(**CATCH, savedir=str(tmp_path), **settings))
+
+    log = (result.folder / "out.log").read_text()
+    assert (result.state, result.step) == ("stopped", 240)
+    assert f"stopping on SIGINT: {what}\n" in log
+    assert ("to go on: " in log) == saves
+    assert any(result.folder.glob("*.pt*")) == saves
+    assert rows_of(result.folder / "logs.csv")[-1]["step"] == "240"
 
 
 def test_time_can_be_the_limit_even_of_a_run_without_a_foreseeable_end(tmp_path):

@@ -267,7 +267,7 @@ def test_a_log_ratio_is_not_clamped_at_anything_that_fits_into_float32(largest):
 
 
 @pytest.mark.parametrize("function", [implementations.clamped, implementations.zeros_where_large])
-def test_what_is_small_beside_what_is_right_is_not_the_numbers_of_any_mistake(function):
+def test_outputs_far_too_small_are_not_taken_for_those_of_a_mistake(function):
     faults = compare(function).faults
 
     assert [*faults] == ["extreme ratios"]
@@ -339,7 +339,7 @@ def test_every_fault_can_be_told_from_every_other():
         (lambda V: (V > 0, V), "vs: expected real numbers, found bool"),
     ],
 )
-def test_what_is_returned_amiss_is_told(result, remark):
+def test_outputs_that_cannot_be_compared_are_told(result, remark):
     assert any(remark in found for found in remarks(compare(implementations.giving(result))))
 
 

@@ -1,10 +1,10 @@
 """The numbers of docs/vtrace.md follow from its script, and its sums are right."""
 
 import re
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
+import fixed_point
+import make_vtrace_page as page
 import numpy as np
 import pytest
 import vtrace_implementations as implementations
@@ -13,11 +13,6 @@ from monobeast.__main__ import run_command
 from monobeast.vtrace_check import check_vtrace
 from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
 from monobeast.vtrace_check.messages import write_power
-
-sys.path.append(str(Path(__file__).parent.parent / "scripts"))
-
-import fixed_point  # noqa: E402
-import make_vtrace_page as page  # noqa: E402
 
 TEXT = page.PAGE.read_text()
 # A product is written with a point, or with nothing before a bracket: "1 (2 + 0.5 · 4 - 1) = 3".

@@ -5,20 +5,15 @@ probability under mu. So nothing here is a matter of samples, and what is left i
 """
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from exact_vtrace import exact_vtrace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monobeast import vtrace
-
-sys.path.append(str(Path(__file__).parent.parent / "scripts"))
-
-from exact_vtrace import exact_vtrace  # noqa: E402
 
 GAMMA = 0.8
 N = 3  # steps of an update

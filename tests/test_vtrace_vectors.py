@@ -2,21 +2,20 @@
 
 import ast
 import json
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import exact_vtrace
+import make_vtrace_vectors
 import numpy as np
 import pytest
 
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
-sys.path.append(str(SCRIPTS))
-
-import exact_vtrace  # noqa: E402
-import make_vtrace_vectors  # noqa: E402
-
+SCRIPTS = Path(make_vtrace_vectors.__file__).parent
 CASES = load_cases()
 DOCUMENT = json.loads(make_vtrace_vectors.FILE.read_text())
 WITH_ENDS = [case for case in CASES if case.ends]
@@ -26,11 +25,16 @@ def test_the_file_made_anew_is_the_same_to_the_last_bit():
     assert make_vtrace_vectors.render() == make_vtrace_vectors.FILE.read_text()
 
 
-def test_the_file_is_made_where_there_is_none(tmp_path, monkeypatch):
-    text = make_vtrace_vectors.FILE.read_text()
-    monkeypatch.setattr(make_vtrace_vectors, "FILE", tmp_path / "none.json")
+def test_the_script_writes_the_file_where_there_is_none(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "monobeast").mkdir()
+    for name in ("exact_vtrace.py", "make_vtrace_vectors.py", make_vtrace_vectors.PUBLISHED.name):
+        shutil.copy(SCRIPTS / name, tmp_path / "scripts")
 
-    assert make_vtrace_vectors.render() == text
+    subprocess.run([sys.executable, tmp_path / "scripts" / "make_vtrace_vectors.py"], check=True)
+
+    made = tmp_path / "monobeast" / make_vtrace_vectors.FILE.name
+    assert made.read_bytes() == make_vtrace_vectors.FILE.read_bytes()
 
 
 def test_the_inputs_of_a_published_case_are_not_changed_unseen(tmp_path, monkeypatch):

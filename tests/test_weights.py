@@ -140,6 +140,7 @@ def test_no_copy_mixes_two_versions_while_the_learner_publishes_at_full_speed():
             if version is not None:
                 assert (copy == version % 2).all()
                 versions.add(version)
+            assert learner.is_alive()
     finally:
         stop.set()
         learner.join(10)
