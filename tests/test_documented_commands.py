@@ -27,7 +27,7 @@ PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {MOVING
 def commands_of(pages):
     """What follows `python -m monobeast`, over all lines of a command."""
     text = re.sub(r" *\\\n +", " ", "\n".join(page.read_text() for page in pages))
-    lines = re.findall(r"^    (?:\.venv/bin/)?python -m monobeast (.*)$", text, re.MULTILINE)
+    lines = re.findall(r"^    (?:PYTHONPATH=tests |\.venv/bin/)?python -m monobeast (.*)$", text, re.MULTILINE)
     return [re.split(r" +#", line)[0].strip() for line in lines]
 
 
