@@ -112,18 +112,19 @@ def _test(chosen: dict[str, Any]) -> int:
     Config(**chosen)  # refused before the seconds that torch takes to import
     import torch
 
-    from monobeast import evaluation, score
+    from monobeast import score
+    from monobeast.player import load_player, play
     from monobeast.window import WindowClosed
 
     torch.set_num_threads(1)  # threads that share one observation wait for each other more than they work
-    player = evaluation.load_player(chosen)
+    player = load_player(chosen)
     config = player.config
     print(f"playing {player.folder}: {config.env}, trained for {player.step:,} agent steps", flush=True)
     print(score.describe_conditions(config, player.environment.action_space, player.seed), flush=True)
     episodes = []
     with score.EpisodeTable(config.save_episodes) as table:
         with contextlib.suppress(WindowClosed):
-            for episode in evaluation.play(player):
+            for episode in play(player):
                 episodes.append(episode)
                 table.add(episode)
                 cut_off = ", cut off" if episode.is_capped else ""

@@ -60,7 +60,7 @@ class _Seat:
             NotStarted: there is no process now.
         """
         self.next_generation = task.generation + 1
-        # Of the actor's queues the free one has the requests, slots to be filled, the full one the replies.
+        # The child's requests are the free queue, its replies the full queue.
         self.child = Child(start_method, f"actor-{self.index}", run_actor, task, store)
         self.waiting, self.under_way = deque(self.slots), set()
         self.send_slots()

@@ -1,4 +1,4 @@
-"""A child process with the queues through which it is told what to do and answers, as its parent holds them."""
+"""A child process and the parent's ends of its two queues, of requests and of replies."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing

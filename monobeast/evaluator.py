@@ -16,14 +16,13 @@ from monobeast import child_setup, seeding
 from monobeast.child import Child, NotStarted
 from monobeast.config import Config
 from monobeast.environments import Spaces
-from monobeast.evaluation import play_episode
+from monobeast.episode import Episode, play_episode
 from monobeast.main_script import NO_GUARD, NO_GUARD_EXIT_CODE
 from monobeast.makers import Makers
 from monobeast.networks import Network
 from monobeast.policy import LocalPolicy
 from monobeast.queues import Failure, MessageQueue, last_words
 from monobeast.restarts import RestartLimit
-from monobeast.score import Episode
 from monobeast.weights import take
 
 _ALIVE = "alive"  # a message

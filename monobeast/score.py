@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -11,17 +11,10 @@ from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.config import Config
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
+from monobeast.episode import Episode
 from monobeast.runs.csv_file import CsvFile
 
 EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
-
-
-class Episode(NamedTuple):
-    """One game played."""
-
-    episode_return: float
-    length: int  # agent steps
-    is_capped: bool  # cut off at `--max_episode_steps`, so the return is that of a part
 
 
 class EpisodeTable:

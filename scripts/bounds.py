@@ -11,12 +11,13 @@ import numpy as np
 import recorder
 import torch
 
-from monobeast import environments, evaluation
+from monobeast import environments, player
 from monobeast.config import to_flags
 from monobeast.environments import Spaces
-from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.episode import to_input
 from monobeast.runs import checkpoint
 from monobeast.runs.progress import RECENT_EPISODES
+from monobeast.runs.recorded_run import RecordedRun
 
 
 class Check(NamedTuple):
@@ -60,9 +61,9 @@ def relative_value(folder: Path) -> float:
         spaces = Spaces(environment.observation_space, environment.action_space)
         environment.reset()
         step = environment.step(action)
-    network = evaluation.load_network(content, folder, config, spaces)
+    network = player.load_network(content, folder, config, spaces)
     with torch.no_grad():
-        output = network(evaluation.to_input(step, action), ())
+        output = network(to_input(step, action), ())
     return output.baseline.item() * (1 - config.discounting)
 
 

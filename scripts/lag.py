@@ -22,8 +22,8 @@ import numpy as np
 import recorder
 
 from monobeast.config import to_flags
-from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs.progress import RECENT_EPISODES
+from monobeast.runs.recorded_run import RecordedRun
 
 FOLDER = recorder.RESULTS / "lag"
 PICTURE = recorder.ROOT / "docs" / "lag.png"

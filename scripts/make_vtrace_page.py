@@ -16,7 +16,7 @@ from fixed_point import C_BARS, GAMMA, MU, PI, REWARDS, RHO_BARS, N, chosen_poli
 from monobeast import vtrace
 from monobeast.vtrace_check.arguments import ARGUMENTS, DEFAULTS
 from monobeast.vtrace_check.comparison import FLOAT32_TOLERANCE, TOLERANCE
-from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.mistakes import MISTAKES
 from monobeast.vtrace_check.messages import write_power
 from monobeast.vtrace_check.outputs import ADVANTAGES, ERRORS, VS
 from monobeast.vtrace_check.terms import Outputs
@@ -85,8 +85,8 @@ def render(page: str) -> str:
         "end_steps": render_end_steps,
         "arguments": render_arguments,
         "tolerances": render_tolerances,
-        "fault_inputs": render_fault_inputs,
-        "faults": render_faults,
+        "mistake_inputs": render_mistake_inputs,
+        "mistakes": render_mistakes,
     }
     return fill(page, __file__, makers)
 
@@ -236,12 +236,12 @@ def render_tolerances() -> str:
     )
 
 
-def render_fault_inputs() -> str:
+def render_mistake_inputs() -> str:
     rho_bar, pg_rho_bar, c_bar, lambda_ = APART.values()
     return _wrap(
         f"""The table shows their effect on one column, with ρ̄ = {rho_bar:g} ({pg_rho_bar:g} for the advantages),
         c̄ = {c_bar:g}, λ = {lambda_:g}; row {EVERYTHING.ratios.index(CUT)} is a reset step. Wrong numbers are bold.
-        Some mistakes can be made in several ways, {len(FAULTS)} in all; the table shows the first."""
+        Some mistakes can be made in several ways, {len(MISTAKES)} in all; the table shows the first."""
     )
 
 
@@ -253,7 +253,7 @@ def make_case() -> Case:
     return Case("everything", "", DEFAULTS | APART, EVERYTHING.inputs(), ends, expected)
 
 
-def render_faults() -> str:
+def render_mistakes() -> str:
     """A column in which every mistake shows, and its outputs for the first way to make each; wrong numbers are bold."""
     case = make_case()
     T = len(EVERYTHING.rewards)
@@ -261,13 +261,13 @@ def render_faults() -> str:
     inputs = table(["t", *map(str, range(T + 1))], [[name, *map(_number, row)] for name, row in given])
     right = np.concatenate([array[:, 0] for array in case.expected.values()])
     rows, hidden = [["none", *map(_number, right)]], []
-    for name, count in Counter(fault.name for fault in FAULTS).items():
-        fault = next(fault for fault in FAULTS if fault.name == name)
-        title = str(fault) + (f"; {count} ways" if count > 1 else "")
-        wrong = np.concatenate([array[:, 0] for array in fault.compute(case)])
+    for name, count in Counter(mistake.name for mistake in MISTAKES).items():
+        mistake = next(mistake for mistake in MISTAKES if mistake.name == name)
+        title = str(mistake) + (f"; {count} ways" if count > 1 else "")
+        wrong = np.concatenate([array[:, 0] for array in mistake.compute(case)])
         same = np.isclose(wrong, right)
         cells = [_number(value) if is_same else f"**{_number(value)}**" for value, is_same in zip(wrong, same)]
-        if fault.takes or same.all():
+        if mistake.takes or same.all():
             hidden.append(title)
         else:
             rows.append([title, *cells])

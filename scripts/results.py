@@ -19,8 +19,8 @@ from monobeast.__main__ import run_command
 from monobeast.atari_scores import human_normalized, reference_scores
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
-from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs.progress import RECENT_EPISODES
+from monobeast.runs.recorded_run import RecordedRun
 
 PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
 PICTURE = recorder.ROOT / "docs" / "pong.png"

@@ -21,12 +21,12 @@ from monobeast.__main__ import run_command
 from monobeast.actor import Actor
 from monobeast.config import Config
 from monobeast.distributions import DiagonalGaussian, MultiCategorical, for_space
-from monobeast.evaluation import load_player, play
 from monobeast.inline_actor import InlineActor
 from monobeast.makers import Makers
 from monobeast.networks import AgentInput, AgentNetwork, make_network
 from monobeast.networks.contract import make_inputs
 from monobeast.networks.heads import GaussianHead, make_policy_head
+from monobeast.player import load_player, play
 from monobeast.policy import LocalPolicy
 from monobeast.resources import footprint
 from monobeast.rollouts import allocate

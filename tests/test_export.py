@@ -9,7 +9,7 @@ import torch
 from network_inputs import unroll
 from saved_runs import save_run
 
-from monobeast import environments, evaluation
+from monobeast import environments, player
 from monobeast.__main__ import run_command
 from monobeast.networks import AgentInput
 from monobeast.runs import checkpoint
@@ -23,7 +23,7 @@ def load(folder):
     # The file is in float32 whatever the run multiplied in: so must be what it is compared with.
     config = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
     spaces = environments.check(config)
-    return evaluation.load_network(content, folder, config, spaces).eval(), spaces
+    return player.load_network(content, folder, config, spaces).eval(), spaces
 
 
 def random_inputs(spaces, num_columns):

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from random_rollouts import weigh
 from stub_networks import Plain
 
-from monobeast import environments, evaluation, evaluator, trees
+from monobeast import environments, evaluator, player, trees
 from monobeast.__main__ import run_command
 from monobeast.actor import Actor
 from monobeast.config import Config
@@ -221,8 +221,8 @@ def test_a_run_keeps_them_in_its_checkpoints_and_plays_by_them(tmp_path, capfd, 
     best = statistics_of(checkpoint.read(result.folder / checkpoint.BEST_FILE_NAME))
     assert 60 <= best.count <= 120 and best.count % 10 == 0
     played = []
-    intact = evaluation.load_network
-    monkeypatch.setattr(evaluation, "load_network", lambda *them: played.append(intact(*them)) or played[-1])
+    intact = player.load_network
+    monkeypatch.setattr(player, "load_network", lambda *them: played.append(intact(*them)) or played[-1])
     named = ["--env", SETTINGS["env"], "--savedir", str(tmp_path), "--num_episodes", "1"]
     assert run_command(["test", *named]) == 0
     assert all(map(torch.equal, played[0].normalizer.moments, moments))
@@ -333,7 +333,7 @@ def test_an_onnx_file_normalizes_as_the_network_does(tmp_path):
 
     content = checkpoint.load(tmp_path / "run")
     config = checkpoint.read_config(content, tmp_path)
-    network = evaluation.load_network(content, tmp_path, config, Spaces(BOX_OF_STUBS, ACTIONS))
+    network = player.load_network(content, tmp_path, config, Spaces(BOX_OF_STUBS, ACTIONS))
     ones = torch.ones(1, 1)
     inputs = AgentInput(torch.tensor([[[0.5, 4.0, -30.0]]]), ones.bool(), ones.long(), ones)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])

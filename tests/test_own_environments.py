@@ -200,7 +200,7 @@ def test_an_agent_is_played_in_an_environment_with_the_same_spaces(tmp_path, cap
     exit_code, output, errors = run(capfd, *command, "--env", "stub_environments:Fixed5-v0", *named)
     assert (exit_code, errors) == (0, "") and "episode 1: return 5, 5 steps" in output
     exit_code, _, errors = run(capfd, *command, "--env", "CartPole-v1", *named)
-    assert exit_code == 2 and "body.weight is [5, 3] there and [5, 4] here" in errors
+    assert exit_code == 2 and "body.weight is [5, 3] in the saved weights, [5, 4] in this network" in errors
 
 
 def make_narrow(observation_space, num_actions):

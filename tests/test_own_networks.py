@@ -248,7 +248,7 @@ def test_a_run_of_it_goes_on_and_another_name_or_other_weights_are_refused(tmp_p
     checkpoint.save(tmp_path / "run", content)
     exit_code, _, errors = run(capfd, *command, "stub_networks:make_wide")
     wanted = "--resume: the weights of run do not fit --network stub_networks:make_wide as it is now: body.bias is [3] "
-    assert exit_code == 2 and wanted + "there and [16] here\n" in errors
+    assert exit_code == 2 and wanted + "in the saved weights, [16] in this network\n" in errors
     (tmp_path / "run" / checkpoint.FILE_NAME).unlink()  # the one before is taken
     assert run(capfd, *command, "stub_networks:make_wide")[0] == 0
     assert checkpoint.load(tmp_path / "run")["learner"]["step"] == 800
@@ -262,7 +262,7 @@ def test_another_name_is_played_where_its_weights_are_the_same(tmp_path, capfd):
     exit_code, _, errors = run(capfd, *command, "stub_networks:make_wide")
     folder = tmp_path / "run"
     wanted = f"--network stub_networks:make_wide: not that of the checkpoint in {folder}: body.weight is [8, 3] "
-    assert exit_code == 2 and wanted + "there and [16, 3] here\n" in errors
+    assert exit_code == 2 and wanted + "in the saved weights, [16, 3] in this network\n" in errors
     exit_code, _, errors = run(capfd, *command, "mlp")
     assert exit_code == 2 and f"--network mlp: the checkpoint in {folder} is of the stub_networks:make_plain" in errors
 

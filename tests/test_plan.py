@@ -46,7 +46,7 @@ def test_plan_prints_a_table_starts_nothing_and_makes_no_folder(tmp_path, capfd,
         "monobeast/Catch-v0 with the mlp network on cpu: 3 actors of 8 environments, 6 slots, "
         "batches of 8 rollouts of 10 steps"
     )
-    assert lines[1].split() == ["what", "needed", "there", "verdict"]
+    assert lines[1].split() == ["what", "needed", "available", "verdict"]
     assert re.fullmatch(r"shared memory +\d+\.\d MB +20\.0 GB  fits", lines[2])
     assert re.fullmatch(r"  observations +\d+\.\d kB", lines[3])
     assert lines[-1] == "all fits"

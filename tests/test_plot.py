@@ -12,7 +12,7 @@ from recorded_runs import EPISODES, write_run
 
 from monobeast.__main__ import run_command
 from monobeast.commands import plot
-from monobeast.plotting.curves import Curve, average
+from monobeast.plotting.curves import Curve, average, rolling_mean
 from monobeast.plotting.figure import short_number
 
 
@@ -377,3 +377,10 @@ def test_no_torch_is_imported_to_draw(tmp_path):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout.splitlines()[-1] == ""
+
+
+def test_a_rolling_mean_begins_with_what_there_is():
+    values = np.array([4.0, 2.0, 0.0, 7.0])
+
+    assert rolling_mean(values, 2).tolist() == [4.0, 3.0, 1.0, 3.5]
+    assert rolling_mean(values, 10).tolist() == [4.0, 3.0, 2.0, 3.25]

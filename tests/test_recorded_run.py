@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recorded_runs import write_run
 
-from monobeast.plotting.recorded_run import RecordedRun, find_folder, rolling_mean
+from monobeast.runs.recorded_run import RecordedRun, find_folder
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):
@@ -139,10 +139,3 @@ def test_what_is_no_run_is_refused(tmp_path, name, message):
 
     with pytest.raises(ValueError, match=f"run {name}: .*{message}"):
         find_folder(name, str(tmp_path))
-
-
-def test_a_rolling_mean_begins_with_what_there_is():
-    values = np.array([4.0, 2.0, 0.0, 7.0])
-
-    assert rolling_mean(values, 2).tolist() == [4.0, 3.0, 1.0, 3.5]
-    assert rolling_mean(values, 10).tolist() == [4.0, 3.0, 2.0, 3.25]

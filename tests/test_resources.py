@@ -35,7 +35,7 @@ def test_a_run_that_fits_is_not_refused_and_every_row_says_both_numbers(monkeypa
         "processes and threads",
         "threads on cores, one over is fine",
     ]
-    assert all(row.needed > 0 and row.there is not None for row in plan.rows)
+    assert all(row.needed > 0 and row.available is not None for row in plan.rows)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_cannot_be_known_refuses_nothing(monkeypatch):
     plan = make_plan(monkeypatch, UNKNOWN, num_buffers=10**9)
 
     assert plan.refusal is None
-    assert row_of(plan, "shared memory").there is None
+    assert row_of(plan, "shared memory").available is None
 
 
 def test_the_soft_limit_of_open_files_is_raised_by_itself(monkeypatch):

@@ -5,7 +5,8 @@ from gymnasium.spaces import Discrete
 
 from monobeast import environments
 from monobeast.config import Config
-from monobeast.score import Episode, describe_conditions, summarize
+from monobeast.episode import Episode
+from monobeast.score import describe_conditions, summarize
 
 TWENTY = [Episode(value, 9, is_capped=False) for value in (19.0, 21.0)]
 

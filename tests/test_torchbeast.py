@@ -152,7 +152,10 @@ def refused(tmp_path, capsys, path):
         ({"model_state_dict": {"feat_convs.0.0.weight": torch.zeros(1)}}, "is not of MonoBeast's AtariNet"),
         ({"flags": FLAGS | {"env": "NoGame-v4"}}, "no such environment"),
         ({"flags": FLAGS | {"env": "antigravity:Id-v0"}}, "--env antigravity:Id-v0 is code that is not imported for"),
-        ({"flags": FLAGS | {"env": "BreakoutNoFrameskip-v4"}}, "policy.weight is [6, 519] there and [4, 517] here"),
+        (
+            {"flags": FLAGS | {"env": "BreakoutNoFrameskip-v4"}},
+            "policy.weight is [6, 519] in the saved weights, [4, 517] in this network",
+        ),
         ({"flags": FLAGS | {"discounting": 2.0}}, "--discounting 2.0: must be at least 0 and at most 1"),
     ],
 )

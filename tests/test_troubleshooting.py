@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs.recorded_run import RecordedRun
 
 ROOT = Path(__file__).resolve().parent.parent
 SAID = [

@@ -20,7 +20,7 @@ from monobeast.vtrace_check import check_vtrace, compare
 from monobeast.vtrace_check.arguments import ARGUMENTS
 from monobeast.vtrace_check.comparison import compare_outputs
 from monobeast.vtrace_check.diagnosis import explain
-from monobeast.vtrace_check.faults import FAULTS
+from monobeast.vtrace_check.mistakes import MISTAKES
 from monobeast.vtrace_check.outputs import Found
 from monobeast.vtrace_check.terms import Outputs, make_terms, solve
 from monobeast.vtrace_vectors import load_cases, load_kinds
@@ -146,7 +146,7 @@ def test_a_small_error_is_told_as_what_it_is_and_what_to_do_is_said_once(dtype, 
     function = functools.partial(implementations.in_precision, dtype)
     report = compare(function, skip=["extreme ratios", "magnitudes", "long"])
 
-    assert remarks(report) == {f"within {dtype.split()[0]}'s tolerance"} and not report.faults
+    assert remarks(report) == {f"within {dtype.split()[0]}'s tolerance"} and not report.diagnoses
     assert str(report).count(advice) == 1
 
 
@@ -225,61 +225,61 @@ def test_kinds_are_left_out_as_asked():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", implementations.MISTAKES)
 def test_a_mistake_is_caught_and_named(name, dtype):
-    mistake, fault = implementations.MISTAKES[name]
+    mistake, title = implementations.MISTAKES[name]
     report = compare(functools.partial(implementations.wrong, mistake=mistake), dtype=dtype, skip=["long"])
 
-    assert not report.agrees and report.faults
-    assert all(f"these are the numbers of: {fault} (" in text for text in report.faults.values()), report.faults
+    assert not report.agrees and report.diagnoses
+    assert all(f"these are the numbers of: {title} (" in text for text in report.diagnoses.values()), report.diagnoses
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    ("function", "fault"),
+    ("function", "title"),
     [
         (implementations.terminating_where_done, "truncation taken for a termination (discount 0 where"),
         (implementations.crossing_resets, "next episode's value leaking past a cut (a reset step counts"),
     ],
 )
-def test_a_mistake_of_who_is_told_where_episodes_end_is_caught_and_named(function, fault, dtype):
-    faults = compare(function, dtype=dtype).faults
+def test_a_mistake_of_who_is_told_where_episodes_end_is_caught_and_named(function, title, dtype):
+    diagnoses = compare(function, dtype=dtype).diagnoses
 
-    assert faults and all(f"these are the numbers of: {fault}" in text for text in faults.values()), faults
+    assert diagnoses and all(f"these are the numbers of: {title}" in text for text in diagnoses.values()), diagnoses
 
 
 @pytest.mark.parametrize("name", implementations.READINGS)
 def test_a_policy_that_is_read_wrongly_is_caught_and_named(name):
-    read, fault = implementations.READINGS[name]
+    read, title = implementations.READINGS[name]
     report = compare(functools.partial(implementations.of_logits, read=read), skip=["long"])
 
-    expected = f"these are the numbers of: {fault} (" if fault else "no known mistake gives these numbers"
-    assert report.faults and all(expected in text for text in report.faults.values()), report.faults
+    expected = f"these are the numbers of: {title} (" if title else "no known mistake gives these numbers"
+    assert report.diagnoses and all(expected in text for text in report.diagnoses.values()), report.diagnoses
 
 
 def test_time_and_batch_swapped_throughout_is_named_where_it_does_not_raise():
-    faults = compare(implementations.along_axis_1, skip=["further axes"]).faults
+    diagnoses = compare(implementations.along_axis_1, skip=["further axes"]).diagnoses
 
-    assert "numbers of: time and batch swapped (" in faults["square"]
+    assert "numbers of: time and batch swapped (" in diagnoses["square"]
 
 
 @pytest.mark.parametrize("largest", [29, 79])
 def test_a_log_ratio_is_not_clamped_at_anything_that_fits_into_float32(largest):
-    assert [*compare(functools.partial(implementations.clamped, largest=largest)).faults] == ["extreme ratios"]
+    assert [*compare(functools.partial(implementations.clamped, largest=largest)).diagnoses] == ["extreme ratios"]
 
 
 @pytest.mark.parametrize("function", [implementations.clamped, implementations.zeros_where_large])
 def test_outputs_far_too_small_are_not_taken_for_those_of_a_mistake(function):
-    faults = compare(function).faults
+    diagnoses = compare(function).diagnoses
 
-    assert [*faults] == ["extreme ratios"]
-    assert faults["extreme ratios"].endswith("; what its cases have: log ratios of -inf, and far beyond exp's range")
+    assert [*diagnoses] == ["extreme ratios"]
+    assert diagnoses["extreme ratios"].endswith("; what its cases have: log ratios of -inf, and far beyond exp's range")
 
 
 def test_zeros_are_not_what_a_mistake_gives_of_a_case_whose_right_numbers_are_large():
     case = next(case for case in CASES if case.name == "e^80, not clipped")
     zeros = np.zeros_like(case.expected["vs"])
 
-    faults = explain([compare_outputs(case, Found(Outputs(zeros, zeros), "float64"))], ())
-    assert "the numbers of:" not in faults["extreme ratios"]
+    diagnoses = explain([compare_outputs(case, Found(Outputs(zeros, zeros), "float64"))], ())
+    assert "the numbers of:" not in diagnoses["extreme ratios"]
 
 
 def test_a_mistake_that_would_show_in_what_agrees_is_not_named():
@@ -287,8 +287,8 @@ def test_a_mistake_that_would_show_in_what_agrees_is_not_named():
         if parts.c_bar != 0.4:  # which would be clipped at rho-bar, 0.7
             implementations.MISTAKES["clipped_rho_for_c"][0](now, parts)
 
-    faults = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).faults
-    assert "c-bar" in faults and not any("c is clipped at rho-bar" in text for text in faults.values()), faults
+    diagnoses = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).diagnoses
+    assert "c-bar" in diagnoses and not any("c is clipped at rho-bar" in text for text in diagnoses.values()), diagnoses
 
 
 def test_errors_are_relative_to_their_own_column():
@@ -309,14 +309,14 @@ def test_a_function_that_changes_its_arguments_has_failed(arrays, dtype):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_terms_that_faults_change_are_right_before(case):
+def test_the_terms_that_mistakes_change_are_right_before(case):
     for found, expected in zip(solve(make_terms(case)), Outputs(**case.expected), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_every_fault_can_be_told_from_every_other():
+def test_every_mistake_can_be_told_from_every_other():
     cases = [case for case in CASES if case.kind not in ("long", "further axes")]
-    numbers = [np.concatenate([np.ravel(array) for case in cases for array in f.compute(case)]) for f in FAULTS]
+    numbers = [np.concatenate([np.ravel(array) for case in cases for array in f.compute(case)]) for f in MISTAKES]
     right = np.concatenate([np.ravel(array) for case in cases for array in case.expected.values()])
 
     for i, one in enumerate(numbers):
@@ -417,30 +417,32 @@ def test_of_two_mistakes_each_is_named_where_it_shows():
         name = "one_clip_for_both" if parts.lambda_ == 1.0 else "no_lambda"
         implementations.MISTAKES[name][0](now, parts)
 
-    faults = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).faults
+    diagnoses = compare(functools.partial(implementations.wrong, mistake=mistake), skip=["long"]).diagnoses
 
-    assert faults["rho-bar"].startswith("vs agree, the advantages differ: in these kinds alone, the numbers of: one ")
-    assert "in these kinds alone, the numbers of: lambda left out" in faults["lambda"]
+    in_these = "in these kinds alone, the numbers of:"
+    assert diagnoses["rho-bar"].startswith(f"vs agree, the advantages differ: {in_these} one ")
+    assert f"{in_these} lambda left out" in diagnoses["lambda"]
 
 
-def exaggerate(fault):
-    """What would be found of a function whose every error is larger than the fault's, which no known mistake gives."""
+def exaggerate(known):
+    """What is found of a function whose every error is larger than the mistake's, which no known mistake gives."""
     comparisons = []
     for case in [case for case in CASES if case.kind != "long"]:
         with np.errstate(invalid="ignore"):
-            pairs = zip(fault.compute(case), case.expected.values(), strict=True)
+            pairs = zip(known.compute(case), case.expected.values(), strict=True)
             outputs = Outputs(*(right + 1.37 * (wrong - right) for wrong, right in pairs))
         comparisons.append(compare_outputs(case, Found(outputs, "float64")))
     return comparisons
 
 
-@pytest.mark.parametrize("fault", [*{fault.name: fault for fault in FAULTS}.values()], ids=lambda fault: fault.name)
-def test_of_numbers_that_nothing_gives_it_is_told_which_mistakes_show_there_and_in_nothing_that_agrees(fault):
-    comparisons = exaggerate(fault)
-    faults = explain(comparisons, ["target_policy_logits"])
+@pytest.mark.parametrize("known", [*{known.name: known for known in MISTAKES}.values()], ids=lambda known: known.name)
+def test_of_numbers_that_nothing_gives_it_is_told_which_mistakes_show_there_and_in_nothing_that_agrees(known):
+    comparisons = exaggerate(known)
+    diagnoses = explain(comparisons, ["target_policy_logits"])
 
-    assert faults and all("no known mistake gives these numbers; what shows here," in text for text in faults.values())
-    assert all(fault.name in text.partition("agrees: ")[2].split(", ") for text in faults.values()), faults
+    assert diagnoses
+    assert all("no known mistake gives these numbers; what shows here," in text for text in diagnoses.values())
+    assert all(known.name in text.partition("agrees: ")[2].split(", ") for text in diagnoses.values()), diagnoses
 
 
 def test_of_vs_that_are_wrong_in_some_kinds_alone_the_mistakes_are_told_that_show_in_vs_there():
@@ -448,8 +450,8 @@ def test_of_vs_that_are_wrong_in_some_kinds_alone_the_mistakes_are_told_that_sho
         vs, advantages = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value, lambda_=lambda_)
         return vs + (lambda_ != 1.0), 2.0 * advantages + 1.0
 
-    faults = compare(function).faults
-    told = {kind: text.partition("agrees: ")[2].split(", ") for kind, text in faults.items()}
+    diagnoses = compare(function).diagnoses
+    told = {kind: text.partition("agrees: ")[2].split(", ") for kind, text in diagnoses.items()}
     assert "lambda left out" in told["lambda"] and "lambda left out" not in told["off policy"]
     assert "pi and mu swapped" in told["off policy"] and "pi and mu swapped" not in told["lambda"]
 
@@ -460,21 +462,21 @@ def test_of_a_kind_that_none_shows_in_alone_it_is_told_what_its_cases_have():
             raise RuntimeError("too short")
         return implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
 
-    faults = compare(function).faults
-    assert [*faults] == ["one step"] and "raised RuntimeError: too short" in str(compare(function))
-    assert faults["one step"].startswith("no numbers to compare: no single known mistake shows here, ")
-    assert faults["one step"].endswith("what its cases have: T = 1, an end or a reset step among them")
+    diagnoses = compare(function).diagnoses
+    assert [*diagnoses] == ["one step"] and "raised RuntimeError: too short" in str(compare(function))
+    assert diagnoses["one step"].startswith("no numbers to compare: no single known mistake shows here, ")
+    assert diagnoses["one step"].endswith("what its cases have: T = 1, an end or a reset step among them")
 
 
 def test_of_a_function_that_always_raises_no_mistake_is_told():
-    assert {*compare(implementations.raising(OSError())).faults.values()} == {"no numbers in any case"}
+    assert {*compare(implementations.raising(OSError())).diagnoses.values()} == {"no numbers in any case"}
 
 
 def test_a_sum_in_float16_is_told_from_its_errors():
     function = functools.partial(implementations.in_precision, "float16 then float64")
 
-    faults = compare(function, skip=["magnitudes", "long", "extreme ratios"]).faults
-    assert faults and all(text.endswith(", as of a sum in float16") for text in faults.values()), faults
+    diagnoses = compare(function, skip=["magnitudes", "long", "extreme ratios"]).diagnoses
+    assert diagnoses and all(text.endswith(", as of a sum in float16") for text in diagnoses.values()), diagnoses
 
 
 @pytest.mark.parametrize(
@@ -490,7 +492,7 @@ def test_the_mistakes_are_told_that_show_in_what_is_wrong_and_in_the_most_of_it(
         outputs = implementations.right(log_rhos, discounts, rewards, values, bootstrap_value)
         return [array * (1.0 + size) + size for array, size in zip(outputs, by)]
 
-    text = compare(function).faults["off policy"]
+    text = compare(function).diagnoses["off policy"]
     assert text.startswith(f"{what}: no known mistake gives these numbers; ") and mistake in text and other not in text
 
 

@@ -101,10 +101,10 @@ def test_the_wrappers_do_what_the_page_says(name):
 
 
 def test_every_mistake_shows_in_its_column_or_is_said_not_to():
-    _, table, _, others = page.render_faults().split("\n\n")
+    _, table, _, others = page.render_mistakes().split("\n\n")
     rows = table.splitlines()[3:]
 
-    names = {fault.name for fault in page.FAULTS}
+    names = {mistake.name for mistake in page.MISTAKES}
     assert len(rows) + len(others.splitlines()) == len(names) and len(others.splitlines()) == 3
     assert all(sum(f"{name} (" in line for line in (*rows, *others.splitlines())) == 1 for name in names)
     assert len({row.split("|", 2)[2] for row in rows}) == len(rows)

@@ -16,7 +16,7 @@ import numpy as np
 import monobeast
 from monobeast.benchmarks import process_tree
 from monobeast.config import to_flags
-from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs.recorded_run import RecordedRun
 
 _POLL_S = 0.5
 _LEAVE_S = 20.0  # for a run to end by itself after SIGTERM

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from monobeast.config import Config
 from monobeast.files import require_place
-from monobeast.plotting.recorded_run import find_folder
+from monobeast.runs.recorded_run import find_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     for flag, file in wanted.items():
         require_place(f"--{flag} {file}", Path(os.path.expanduser(file)))
     folder = find_folder(arguments.run, arguments.savedir).resolve()
-    from monobeast import environments, evaluation, onnx_file
+    from monobeast import environments, onnx_file, player
     from monobeast.runs import checkpoint, permission
 
     if arguments.onnx is not None:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     saved = dataclasses.replace(checkpoint.read_config(content, folder), precision="float32")
     config = permission.choose(saved, arguments.env, arguments.network, f"the checkpoint in {folder}")
     spaces = environments.check(config)
-    network = evaluation.load_network(content, folder, config, spaces)
+    network = player.load_network(content, folder, config, spaces)
     step = content["learner"]["step"]
     if arguments.onnx is not None:
         description = {"env": config.env, "step": str(step), "run": folder.name}

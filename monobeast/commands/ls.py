@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from monobeast.config import Config
-from monobeast.plotting.recorded_run import RecordedRun
 from monobeast.runs import run_folder
 from monobeast.runs.csv_file import split_rows
 from monobeast.runs.progress import RECENT_EPISODES
+from monobeast.runs.recorded_run import RecordedRun
 
 _HEADER = ("name", "environment", "steps", "of", "return", "age", "state")
 _IS_NUMBER = (False, False, True, True, True, True, False)  # set to the right

@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
 
 def format_table(plan: "Plan") -> list[str]:
     """The run in one line; then one line for each resource and each of its parts."""
-    lines = [describe(plan.config), f"{'what':34} {'needed':>12} {'there':>12}  verdict"]
+    lines = [describe(plan.config), f"{'what':34} {'needed':>12} {'available':>12}  verdict"]
     for row in plan.rows:
-        lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.there):>12}  {_judge(row, plan)}")
+        lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.available):>12}  {_judge(row, plan)}")
         lines += [f"  {name:32} {row.format(needed):>12}" for name, needed in (row.parts or {}).items()]
     return lines
 
@@ -62,7 +62,7 @@ def describe(config: Config) -> str:
 
 
 def _judge(row: "Row", plan: "Plan") -> str:
-    if row.there is None:
+    if row.available is None:
         return "unknown"
     if row.fits:
         return "fits"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from monobeast.config import Config
 from monobeast.files import replaced, require_place
 from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
-from monobeast.plotting.recorded_run import RecordedRun, find_folder
 from monobeast.plotting.run_groups import (
     RunGroup,
     group_runs,
@@ -18,6 +17,7 @@ from monobeast.plotting.run_groups import (
     require_one_environment,
 )
 from monobeast.runs.progress import RECENT_EPISODES
+from monobeast.runs.recorded_run import RecordedRun, find_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

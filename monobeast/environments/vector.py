@@ -69,7 +69,7 @@ class VectorEnvironment:
         self._require_finite_parts(observation)
         self._done = np.zeros(self.num_envs, bool)
         everywhere, nowhere = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        self._lost_life(everywhere, info)
+        self._count_lives(everywhere, info)
         return EnvStep(
             observation=count_from_zero(self._envs.single_observation_space, observation),
             is_first=everywhere,
@@ -104,7 +104,7 @@ class VectorEnvironment:
             reward = reward.astype(np.float32)
         self._require_finite("reward", reward)
         self._require_finite_parts(observation)
-        lost_life = self._lost_life(is_reset, info)
+        lost_life = self._count_lives(is_reset, info)
         self._done = done
         return EnvStep(
             observation=count_from_zero(self._envs.single_observation_space, observation),
@@ -179,8 +179,8 @@ class VectorEnvironment:
         self._return = np.where(is_reset, 0.0, self._return + reward)
         self._length = np.where(is_reset, 0, self._length + 1)
 
-    def _lost_life(self, is_reset: np.ndarray, info: dict[str, Any]) -> np.ndarray:
-        """bool [E]: whether this step lost a life, in environments that count lives."""
+    def _count_lives(self, is_reset: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        """Takes over the lives that are left, in environments that count them; bool [E]: whether one was lost."""
         previous = np.where(is_reset, _UNKNOWN_LIVES, self._lives)
         if self._life_loss_terminal and "lives" in info:
             is_given = info.get("_lives", True)  # Gymnasium's mask of the environments that gave the entry

@@ -46,7 +46,7 @@ class Normalizer(nn.Module):
 
     @property
     def moments(self) -> Moments:
-        """Moments of the normalized elements, [P], the parts concatenated."""
+        """Moments of the normalized elements, [D], the parts concatenated."""
         return Moments(self.count, self.mean, self.squares)
 
     def forward(self, observation: Tree) -> Tree:

@@ -20,11 +20,11 @@ def load_weights(network: Network, weights: dict[str, Tensor]) -> None:
 
 def require_fit(network: Network, weights: dict[str, Tensor]) -> None:
     """Raises ValueError, naming the first difference, unless the weights have the network's names and shapes."""
-    own = network.state_dict()
-    for name in (*own, *weights):
-        here, there = (_describe_shape(state, name) for state in (own, weights))
-        if here != there:
-            raise ValueError(f"{name} is {there} there and {here} here")
+    needed = network.state_dict()
+    for name in (*needed, *weights):
+        wanted, found = (_describe_shape(state, name) for state in (needed, weights))
+        if wanted != found:
+            raise ValueError(f"{name} is {found} in the saved weights, {wanted} in this network")
 
 
 def _describe_shape(state: dict[str, Tensor], name: str) -> str:

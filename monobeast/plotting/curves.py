@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monobeast.config import Config
-from monobeast.plotting.recorded_run import RecordedRun, rolling_mean
+from monobeast.runs.recorded_run import RecordedRun
 from monobeast.user_code import is_own
 
 AXES = ("steps", "frames", "hours")
@@ -49,6 +49,17 @@ def column_curve(run: RecordedRun, axis: str, column: str) -> Curve:
     steps = run.logs["step"]
     values = run.logs.get(column, np.full(len(steps), np.nan))
     return _along(run, axis, Curve(steps[~np.isnan(values)], values[~np.isnan(values)]))
+
+
+def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean of each value and its predecessors, at most `window` in all: float64 [N].
+
+    Its last value is the mean return on the console and in `meta.json`.
+    """
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
 
 
 def average(curves: list[Curve]) -> MeanCurve:

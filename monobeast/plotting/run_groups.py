@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from monobeast.config import Config
-from monobeast.plotting.recorded_run import RecordedRun
+from monobeast.runs.recorded_run import RecordedRun
 
 # Whatever is not named here is taken to change what is learned, a flag of tomorrow as well. Not named, for instance:
 # --total_steps, over which the learning rate falls; --num_actors and --num_buffers, which change the policy lag.

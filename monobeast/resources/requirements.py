@@ -23,17 +23,17 @@ class Row(NamedTuple):
 
     what: str
     needed: int
-    there: float | None  # None: unknown
-    complaint: str  # where it does not fit, with {needed} and {there}
+    available: float | None  # None: unknown
+    complaint: str  # where it does not fit, with {needed} and {available}
     remedy: str = ""  # that leaves the settings as they are, with {needed} or {gibibytes}
     is_bytes: bool = True
-    tolerance: int = 0  # how much more may be needed than is there
+    tolerance: int = 0  # how much more may be needed than is available
     parts: dict[str, int] | None = None  # of what is needed
 
     @property
     def fits(self) -> bool:
         """Whether there is enough, as far as known."""
-        return self.there is None or self.needed <= self.there + self.tolerance
+        return self.available is None or self.needed <= self.available + self.tolerance
 
     def format(self, number: float | None) -> str:
         """A number of this row in readable form."""
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
     def complain(self) -> str:
         """A text with both numbers."""
-        return self.complaint.format(needed=self.format(self.needed), there=self.format(self.there))
+        return self.complaint.format(needed=self.format(self.needed), available=self.format(self.available))
 
 
 class Plan(NamedTuple):
@@ -95,39 +95,39 @@ def require_fit(config: Config, spaces: Spaces, network: Network) -> Plan:
 
 def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
     """Computes what `check` needs, and tries an update if the learner uses a GPU; changes nothing."""
-    sizes, there = footprint.measure(config, spaces, network), machine.read()
-    rows, smaller = compare(config, sizes, there), {}
+    sizes, resources = footprint.measure(config, spaces, network), machine.read()
+    rows, smaller = compare(config, sizes, resources), {}
     if not _all_fit(rows):
-        later = _with_less_memory(there)
+        later = _with_less_memory(resources)
         smaller = way_out.find(config, lambda changed: _all_fit(compare(changed, sizes, later)))
     elif config.device != "cpu":  # only now: the batch might not even fit in this machine's own memory
         row, smaller = _try_update(config, spaces, network)
         rows.append(row)
     refusal = None if _all_fit(rows) else _refuse(config, rows, smaller)
-    threads = _compare_threads(config, there.cores)
+    threads = _compare_threads(config, resources.cores)
     warning = None if threads.fits else threads.complain()
     return Plan(config, [*rows, threads], refusal, warning, footprint.estimate(config, sizes))
 
 
-def _with_less_memory(there: Machine) -> Machine:
-    """The plan with less available memory, since other programs may take some before a suggestion is followed."""
-    shared_memory, memory = (None if size is None else size * 95 // 100 for size in there[:2])
-    return there._replace(shared_memory=shared_memory, memory=memory)
+def _with_less_memory(resources: Machine) -> Machine:
+    """The same with less free memory, since other programs may take some before a suggestion is followed."""
+    shared_memory, memory = (None if size is None else size * 95 // 100 for size in resources[:2])
+    return resources._replace(shared_memory=shared_memory, memory=memory)
 
 
 def _all_fit(rows: list[Row]) -> bool:
     return all(row.fits for row in rows)
 
 
-def compare(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
+def compare(config: Config, sizes: Footprint, resources: Machine) -> list[Row]:
     """Compares everything that can be computed."""
     shared, memory = footprint.shared_memory(config, sizes), footprint.memory(config, sizes)
     return [
         Row(
             "shared memory",
             sum(shared.values()),
-            there.shared_memory,
-            "rollout slots and weights need {needed} of shared memory and /dev/shm has {there} free",
+            resources.shared_memory,
+            "rollout slots and weights need {needed} of shared memory and /dev/shm has {available} free",
             "start the container with --shm-size={gibibytes}g"
             if machine.is_container()
             else "enlarge it with mount -o remount,size={gibibytes}G /dev/shm",
@@ -136,31 +136,32 @@ def compare(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
         Row(
             "memory, at least",
             sum(memory.values()),
-            there.memory,
-            "the run needs at least {needed} of memory and {there} is available",
+            resources.memory,
+            "the run needs at least {needed} of memory and {available} is available",
             parts=memory,
         ),
-        *_compare_open_files(config, sizes, there),
+        *_compare_open_files(config, sizes, resources),
         Row(
             "processes and threads",
             footprint.processes(config),
-            there.processes,
-            "the run needs {needed} processes and threads, and the limit is {there}",
+            resources.processes,
+            "the run needs {needed} processes and threads, and the limit is {available}",
             is_bytes=False,
         ),
     ]
 
 
-def _compare_open_files(config: Config, sizes: Footprint, there: Machine) -> list[Row]:
+def _compare_open_files(config: Config, sizes: Footprint, resources: Machine) -> list[Row]:
     used, limit = 0, None
-    if there.open_files is not None:
-        used, limit = there.open_files.used, there.open_files.hard  # the soft limit is raised as needed
+    if resources.open_files is not None:
+        used, limit = resources.open_files.used, resources.open_files.hard  # the soft limit is raised as needed
     return [
         Row(
             f"{_OPEN_FILES}, {who}",
             needed,
             limit,
-            f"{who if who.startswith('an ') else 'the ' + who} needs {{needed}} open files and the limit is {{there}}",
+            f"{'' if who.startswith('an ') else 'the '}{who} needs {{needed}} open files and the limit is "
+            "{available}",
             "raise the limit: as root ulimit -n {needed}, for docker --ulimit nofile={needed}",
             is_bytes=False,
         )
@@ -175,7 +176,7 @@ def _compare_threads(config: Config, cores: int) -> Row:
         config.num_actors + config.num_learner_threads,
         cores,
         f"--num_actors {config.num_actors} --num_learner_threads {config.num_learner_threads}: "
-        "{needed} threads share {there} cores, which is slower than fewer",
+        "{needed} threads share {available} cores, which is slower than fewer",
         is_bytes=False,
         tolerance=1,
     )
@@ -183,18 +184,19 @@ def _compare_threads(config: Config, cores: int) -> Row:
 
 def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, dict[str, int]]:
     """Runs an update on zeros on the GPU; if it does not fit, smaller ones, to find a batch size that does."""
-    there, tried = dry_update.free_memory(config.device) or 0, config
+    available, tried = dry_update.free_memory(config.device) or 0, config
     while (peak := dry_update.measure_peak(tried, spaces, network)) is None:
         smaller = way_out.halve_batch(tried)
         if smaller is None:
-            complaint = f"not even --batch_size {tried.batch_size} fits: {config.device} has {{there}} of memory free"
-            return Row("GPU memory of an update", there + 1, there, complaint), {}
+            least = f"--batch_size {tried.batch_size}"
+            complaint = f"not even {least} fits: {config.device} has {{available}} of memory free"
+            return Row("GPU memory of an update", available + 1, available, complaint), {}
         tried = smaller
-    complaint = f"an update needs about {{needed}} of GPU memory and {config.device} has {{there}} free"
+    complaint = f"an update needs about {{needed}} of GPU memory and {config.device} has {{available}} free"
     if tried is config:
-        return Row("GPU memory of an update", peak, max(there, peak), complaint), {}
-    needed = max(there + 1, peak * config.batch_size // tried.batch_size)
-    return Row("GPU memory of an update", needed, there, complaint), {"batch_size": tried.batch_size}
+        return Row("GPU memory of an update", peak, max(available, peak), complaint), {}
+    needed = max(available + 1, peak * config.batch_size // tried.batch_size)
+    return Row("GPU memory of an update", needed, available, complaint), {"batch_size": tried.batch_size}
 
 
 def _refuse(config: Config, rows: list[Row], smaller: dict[str, int]) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monobeast.vtrace_check.comparison import FAILED, FLOAT16_TOLERANCE, Comparison, is_same, measure_errors
-from monobeast.vtrace_check.faults import FAULTS, Fault
+from monobeast.vtrace_check.mistakes import MISTAKES, Mistake
 from monobeast.vtrace_check.terms import Outputs
 from monobeast.vtrace_vectors import load_cases, load_kinds
 
@@ -55,9 +55,9 @@ def _find_wrong(comparison: Comparison) -> set[int]:
     return _exceed(errors, comparison.rounding) if comparison.outputs is not None else set()
 
 
-def _find_shown(fault: Fault, comparison: Comparison) -> set[int]:
+def _find_shown(mistake: Mistake, comparison: Comparison) -> set[int]:
     """The outputs of the case that the mistake changes by more than rounding."""
-    return _exceed(_effects(comparison.case.name)[fault].errors, comparison.rounding)
+    return _exceed(_effects(comparison.case.name)[mistake].errors, comparison.rounding)
 
 
 def _unite(outputs: Iterable[set[int]]) -> set[int]:
@@ -69,34 +69,34 @@ def _exceed(errors: Errors, limit: float) -> set[int]:
 
 
 @cache
-def _effects(name: str) -> dict[Fault, _Effect]:
+def _effects(name: str) -> dict[Mistake, _Effect]:
     """The effect of each mistake on the case of this name."""
     case = next(case for case in load_cases() if case.name == name)
-    outputs = {fault: fault.compute(case) for fault in FAULTS}
-    return {fault: _Effect(wrong, measure_errors(case, wrong)) for fault, wrong in outputs.items()}
+    outputs = {mistake: mistake.compute(case) for mistake in MISTAKES}
+    return {mistake: _Effect(wrong, measure_errors(case, wrong)) for mistake, wrong in outputs.items()}
 
 
-def _find_possible(measured: list[Comparison], taken: set[str]) -> list[Fault]:
+def _find_possible(measured: list[Comparison], taken: set[str]) -> list[Mistake]:
     """Mistakes that a function with these arguments can have, and that would not show in outputs that agree."""
-    makeable = [fault for fault in FAULTS if not fault.takes or fault.takes in taken]
-    return [fault for fault in makeable if all(_find_shown(fault, one) <= _find_wrong(one) for one in measured)]
+    makeable = [mistake for mistake in MISTAKES if not mistake.takes or mistake.takes in taken]
+    return [mistake for mistake in makeable if all(_find_shown(mistake, one) <= _find_wrong(one) for one in measured)]
 
 
-def _find_same(possible: list[Fault], differing: list[Comparison]) -> list[Fault]:
+def _find_same(possible: list[Mistake], differing: list[Comparison]) -> list[Mistake]:
     """Mistakes that reproduce the numbers of all these cases up to rounding, which may be that of float32."""
-    return [fault for fault in possible if differing and all(_gives(fault, one) for one in differing)]
+    return [mistake for mistake in possible if differing and all(_gives(mistake, one) for one in differing)]
 
 
-def _gives(fault: Fault, comparison: Comparison) -> bool:
-    wrong, found = _effects(comparison.case.name)[fault].outputs, comparison.outputs
+def _gives(mistake: Mistake, comparison: Comparison) -> bool:
+    wrong, found = _effects(comparison.case.name)[mistake].outputs, comparison.outputs
     return found is not None and is_same(comparison.case, wrong, found, comparison.rounding)
 
 
-def _name(faults: list[Fault]) -> str:
+def _name(mistakes: list[Mistake]) -> str:
     """The names of mistakes, each with its variants."""
     ways: dict[str, list[str]] = {}
-    for fault in faults:
-        ways.setdefault(fault.name, []).append(fault.how)
+    for mistake in mistakes:
+        ways.setdefault(mistake.name, []).append(mistake.how)
     return ", or ".join(f"{name} ({'; or '.join(hows)})" for name, hows in ways.items())
 
 
@@ -109,20 +109,20 @@ def _what_differs(comparisons: list[Comparison]) -> str:
     return "vs differ, the advantages agree" if 0 in wrong else "vs agree, the advantages differ"
 
 
-def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Fault]) -> str:
+def _suggest(of_kind: list[Comparison], differing: list[Comparison], possible: list[Mistake]) -> str:
     """For a kind that no mistake reproduces: the possible mistakes that show in all of it, and in most other cases."""
     errors = [np.inf if error is None else error for one in differing for error in (one.vs_error, one.advantages_error)]
     if errors and max(errors) <= FLOAT16_TOLERANCE:
         return f"errors of at most {max(errors):.1e}, as of a sum in float16"
     wrong = _unite(map(_find_wrong, of_kind))
-    shown = {fault: _unite(_find_shown(fault, one) for one in of_kind) for fault in possible}
+    shown = {mistake: _unite(_find_shown(mistake, one) for one in of_kind) for mistake in possible}
     extent = {
-        fault: sum(len(_find_shown(fault, one)) for one in differing)
-        for fault in possible
-        if shown[fault] and wrong <= shown[fault]
+        mistake: sum(len(_find_shown(mistake, one)) for one in differing)
+        for mistake in possible
+        if shown[mistake] and wrong <= shown[mistake]
     }
     most = max(extent.values(), default=0)
-    if names := dict.fromkeys(fault.name for fault in extent if extent[fault] == most):
+    if names := dict.fromkeys(mistake.name for mistake in extent if extent[mistake] == most):
         return f"no known mistake gives these numbers; what shows here, and in nothing that agrees: {', '.join(names)}"
     of_cases = load_kinds()[of_kind[0].case.kind]
     return f"no single known mistake shows here, and in nothing that agrees; what its cases have: {of_cases}"

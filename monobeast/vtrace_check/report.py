@@ -12,7 +12,7 @@ class Report(NamedTuple):
     """The results of all cases. Its text is a table."""
 
     comparisons: list[Comparison]
-    faults: dict[str, str]  # of each kind that differs by more than rounding: what is the matter
+    diagnoses: dict[str, str]  # of each kind that differs by more than rounding: what is the matter
     notes: list[str]  # how the function was called, and what to try
 
     @property
@@ -41,8 +41,8 @@ class Report(NamedTuple):
         lines += ["", "Errors are relative to the largest magnitude in their trajectory.", *self.notes]
         lines.append(self._summary)
         lines += _describe_gap(self.comparisons)
-        for text in dict.fromkeys(self.faults.values()):
-            lines.append(f"{', '.join(kind for kind in self.faults if self.faults[kind] == text)}: {text}")
+        for text in dict.fromkeys(self.diagnoses.values()):
+            lines.append(f"{', '.join(kind for kind in self.diagnoses if self.diagnoses[kind] == text)}: {text}")
         first_traceback = next((one.raised for one in self.comparisons if one.raised), "")
         return "\n".join([*lines, *(["", first_traceback.rstrip()] if first_traceback else [])])
 

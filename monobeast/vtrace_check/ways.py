@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from monobeast.vtrace_check import mistakes
-from monobeast.vtrace_check.mistakes import (
+from monobeast.vtrace_check import wrong_terms
+from monobeast.vtrace_check.terms import Outputs, Terms, complete, follow
+from monobeast.vtrace_check.wrong_terms import (
     Compute,
     FindRows,
     MakeTerms,
@@ -22,7 +23,6 @@ from monobeast.vtrace_check.mistakes import (
     with_terms,
     with_traces_across,
 )
-from monobeast.vtrace_check.terms import Outputs, Terms, complete, follow
 from monobeast.vtrace_vectors import Array
 
 Ways = dict[str, Compute]  # to make a mistake: how, and what it gives
@@ -46,7 +46,7 @@ def of_ratios(how: str, wrong: MakeTerms) -> Ways:
     }
 
 
-# By how many rows, the edge as `mistakes.shift` knows it, and both in words.
+# By how many rows, the edge as `wrong_terms.shift` knows it, and both in words.
 SHIFTS: list[tuple[int, int | float, str]] = [
     (-1, -1, "that of the next step, the last row's own for the last"),
     (-1, 0, "that of the next step, the first row's for the last"),
@@ -117,7 +117,7 @@ def leak(row: str, find: FindRows) -> Ways:
 
 
 def bootstrap_from_the_next_episode(row: str, find: FindRows) -> Ways:
-    compute = partial(mistakes.bootstrap_from_the_next_episode, find=find)
+    compute = partial(wrong_terms.bootstrap_from_the_next_episode, find=find)
     how = f"V(x_{{t+2}}) for V(x_{{t+1}}) before {row}"
     return {
         f"{how}, in delta and the advantage": partial(compute, in_delta=True, in_advantage=True),

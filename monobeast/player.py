@@ -1,4 +1,4 @@
-"""Plays a checkpoint: whole games, unclipped rewards, recurrent state carried."""
+"""A checkpoint that plays: whole games, unclipped rewards, recurrent state carried."""
 
 import dataclasses
 import os
@@ -7,18 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
-from monobeast import environments, film, seeding, trees, window
+from monobeast import environments, film, seeding, window
 from monobeast.config import Config
-from monobeast.environments import EnvStep, Spaces, VectorEnvironment
+from monobeast.environments import Spaces, VectorEnvironment
+from monobeast.episode import Episode, play_episode
 from monobeast.film import Film
 from monobeast.makers import Makers
-from monobeast.networks import AgentInput, Network, load_weights
+from monobeast.networks import Network, load_weights
 from monobeast.policy import LocalPolicy
 from monobeast.runs import checkpoint, permission, run_folder
-from monobeast.score import Episode
 from monobeast.user_code import is_own
 from monobeast.window import Window
 
@@ -148,38 +145,3 @@ def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]
     name = f"{player.folder.name}-step-{player.step}-episode-{number}.mp4"
     with Film(Path(os.path.expanduser(player.config.video)) / name, player.environment.frames_per_second) as reel:
         yield lambda: reel.add(player.environment.picture())
-
-
-def play_episode(
-    environment: VectorEnvironment, policy: LocalPolicy, max_steps: int, watch: Callable[[], None] | None = None
-) -> Episode:
-    """Plays one game from its beginning, carrying the recurrent state.
-
-    Args:
-        environment: With E = 1.
-        policy: Chooses the actions.
-        max_steps: Agent steps after which the game is cut off.
-        watch: Called before each step, and once after the last.
-    """
-    step = environment.reset()
-    action_space = environment.action_space
-    action = np.zeros((1, *action_space.shape), action_space.dtype)
-    core_state = policy.initial_state(1)
-    for _ in range(max_steps):
-        if watch is not None:
-            watch()
-        decision = policy.act(to_input(step, action), core_state)
-        core_state = decision.core_state
-        action = decision.action.numpy()
-        step = environment.step(action)
-        if step.done[0]:
-            break
-    if watch is not None:
-        watch()  # how it ended
-    return Episode(float(step.episode_return[0]), int(step.episode_length[0]), is_capped=not step.done[0])
-
-
-def to_input(step: EnvStep, last_action: np.ndarray) -> AgentInput:
-    """Tensors [1, 1, ...] of one observation and what led to it."""
-    arrays = (step.observation, step.is_first, last_action, step.reward)
-    return AgentInput(*trees.map_leaves(lambda array: torch.from_numpy(array[np.newaxis]), arrays))

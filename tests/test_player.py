@@ -8,10 +8,11 @@ import torch
 from monobeast import environments
 from monobeast.config import Config
 from monobeast.distributions import Categorical
-from monobeast.evaluation import Player, play
+from monobeast.episode import Episode
 from monobeast.networks import AgentInput, AgentOutput
+from monobeast.player import Player, play
 from monobeast.policy import LocalPolicy
-from monobeast.score import Episode, summarize
+from monobeast.score import summarize
 
 
 class SpyNetwork(torch.nn.Module):

@@ -149,14 +149,3 @@ def find_folder(run: str, savedir: str) -> Path:
         if os.path.isdir(folder):
             raise ValueError(f"run {run}: {folder} is not the folder of a run, it holds no meta.json")
     raise ValueError(f"run {run}: no such folder, neither here nor in --savedir {savedir}")
-
-
-def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of each value and its predecessors, at most `window` in all: float64 [N].
-
-    Its last value is the mean return on the console and in `meta.json`.
-    """
-    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return (sums[ends] - sums[starts]) / (ends - starts)
