@@ -16,6 +16,9 @@ SAID = [
     ("pong-1", "logits_std", ["0.04", "1.2", "1.7"]),
     ("pong-bfloat16-1", "effective_sample_size", ["0.997", "0.996", "1.000"]),
     ("pong-bfloat16-1", "kl", ["0.002", "0.002", "0.00002"]),
+    ("pong-bfloat16-wide-1", "policy_lag_mean", ["8.7", "5.5", "5.5"]),
+    ("pong-bfloat16-wide-1", "kl", ["0.011", "0.0006", "0.00002"]),
+    ("pong-bfloat16-wide-1", "effective_sample_size", ["0.98", "1.00", "1.00"]),
     ("pong-lstm-1", "logits_std", ["0.005", "0.9", "0.9"]),
     ("pong-lstm-1", "feature_std", ["0.02", "0.16", "0.18"]),
     ("pong-lstm-1", "kl", ["0.0006", "0.006", "0.00003"]),
@@ -60,6 +63,23 @@ def test_the_page_has_the_last_returns_of_the_runs_that_it_names():
     for run, text in said:
         returns = RecordedRun(ROOT / "results" / run).episodes.returns
         assert f"{returns[-100:].mean():.1f}" == text, run
+
+
+@pytest.mark.parametrize(
+    ("run", "returns"),
+    [
+        ("pong-bfloat16-wide-1", ["4.3", "17.6", "19.9"]),
+        ("pong-1", ["5.6", "18.4", "19.9"]),
+        ("pong-noframeskip-1", ["12.5", "18.4", "19.3"]),
+    ],
+)
+def test_the_page_has_the_returns_at_one_two_and_three_million_steps(run, returns):
+    episodes = RecordedRun(ROOT / "results" / run).episodes
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    at = [episodes.returns[episodes.steps <= million * 1e6][-100:].mean() for million in (1, 2, 3)]
+    assert [f"{mean:.1f}" for mean in at] == returns
+    assert "4.3 at 1M steps, 17.6 at 2M, 19.9 at 3M; the two runs in float32 have 5.6 and 12.5, 18.4 and 18.4," in page
 
 
 def test_the_page_tells_of_breakout_what_was_recorded():
