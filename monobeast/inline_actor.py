@@ -83,15 +83,15 @@ class InlineActor:
         """
         self._keep_state()
         start = time.perf_counter()
-        while (batch := self._staging.pop()) is None:
-            try:
-                with self._stop.raised():
+        with self._stop.raised():
+            while (batch := self._staging.pop()) is None:
+                try:
                     self._actor.unroll(self._slot)
-            except (Exception, SystemExit) as error:
-                cause = f"ended with an exception:\n{traceback.format_exc().rstrip()}"
-                raise ActorsFailed(f"the actor ({self._task.config.env}) {cause}") from error
-            self._staging.put(self._slot)
-        self._count(start)
+                except (Exception, SystemExit) as error:
+                    cause = f"ended with an exception:\n{traceback.format_exc().rstrip()}"
+                    raise ActorsFailed(f"the actor ({self._task.config.env}) {cause}") from error
+                self._staging.put(self._slot)
+            self._count(start)
         return batch
 
     def get_state(self) -> dict[str, Any]:

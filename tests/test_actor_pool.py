@@ -32,7 +32,8 @@ def make_pool(kind=ActorPool, env="Counter-v0", env_kwargs='{"terminate_at": 7}'
     torch.manual_seed(0)
     network = make_network(spaces.observation, spaces.action, "mlp", config.use_lstm)
     weights = SharedWeights(network.parameters())
-    return kind(config, spaces, network.initial_state(1), weights, out_log=out_log), weights, network
+    files = {"out_log": out_log} if kind is ActorPool else {}
+    return kind(config, spaces, network.initial_state(1), weights, **files), weights, network
 
 
 def next_batch(pool, timeout_s=60):

@@ -22,7 +22,7 @@ PAGES = [README, *DOCS]
 FLAGS = {setting.name for setting in dataclasses.fields(Config)}
 # Of further commands; and TorchBeast's names, which are understood.
 OTHER_FLAGS = {"order", "skip", "tolerance", "out", "onnx", "help", "seconds", "json", "compare", "baseline", "warm_up"}
-OTHER_FLAGS |= {"mode", "num_threads", "wheels", "state_dict", "logdir"}
+OTHER_FLAGS |= {"mode", "rounds", "num_threads", "wheels", "state_dict", "logdir"}
 
 
 def ids_of(pages):

@@ -188,7 +188,7 @@ def test_a_gpu_too_small_for_any_batch_is_told(monkeypatch):
 
     plan = make_plan(monkeypatch, device="cuda:0", batch_size=16)
 
-    assert tried == [16, 8, 1]
+    assert tried == [16, 8, 4, 2, 1]
     assert "not even --batch_size 1 fits: cuda:0 has 1.0 kB of memory free" in plan.refusal
 
 
