@@ -1,4 +1,4 @@
-"""Files that take the place of others whole or not at all, whatever ends the process that writes them."""
+"""Paths that users give, and files that replace others whole or not at all, whatever ends the process that writes."""
 
 import os
 from collections.abc import Iterator
@@ -42,6 +42,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def user_path(text: str) -> Path:
+    """The path that a user gave, "~" being the home folder, if there is one."""
+    return Path(os.path.expanduser(text))
 
 
 def require_place(what: str, path: Path) -> None:

@@ -1,7 +1,6 @@
 """A checkpoint that plays: whole games, unclipped rewards, recurrent state carried."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from monobeast import environments, film, seeding, window
 from monobeast.config import Config
 from monobeast.environments import Spaces, VectorEnvironment
 from monobeast.episode import Episode, play_episode
+from monobeast.files import user_path
 from monobeast.film import Film
 from monobeast.makers import Makers
 from monobeast.networks import Network, load_weights
@@ -105,7 +105,7 @@ def _merge(trained: Config, asked: Config, chosen: dict[str, Any]) -> Config:
 
 def _make_folder(video: str) -> None:
     try:
-        Path(os.path.expanduser(video)).mkdir(parents=True, exist_ok=True)
+        user_path(video).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--video {video}: the folder cannot be made: {error.strerror}") from None
 
@@ -143,5 +143,5 @@ def _filming(player: Player, number: int) -> Iterator[Callable[[], None] | None]
         return
     # With the run and the step it was at, films of several fit in one folder.
     name = f"{player.folder.name}-step-{player.step}-episode-{number}.mp4"
-    with Film(Path(os.path.expanduser(player.config.video)) / name, player.environment.frames_per_second) as reel:
+    with Film(user_path(player.config.video) / name, player.environment.frames_per_second) as reel:
         yield lambda: reel.add(player.environment.picture())

@@ -2,7 +2,6 @@
 
 import dataclasses
 import textwrap
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +9,7 @@ import torch
 from monobeast import autotuning, environments, seeding
 from monobeast.config import AUTO, Config
 from monobeast.environments import Spaces
-from monobeast.files import require_place
+from monobeast.files import require_place, user_path
 from monobeast.main_script import check_main_script
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
@@ -65,7 +64,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         check_main_script()
         makers.pickle()
     if config.timeline:
-        require_place(f"--timeline {config.timeline}", Path(config.timeline))
+        require_place(f"--timeline {config.timeline}", user_path(config.timeline))
     sinks.require_packages(config)
     config = environments.resolve(config)
     spaces = makers.check_environments(config)

@@ -1,7 +1,5 @@
 """The score of a test: statistics of its episodes, and the conditions that affect it."""
 
-import os
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -12,6 +10,7 @@ from monobeast.config import Config
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.episode import Episode
+from monobeast.files import user_path
 from monobeast.runs.csv_file import CsvFile
 
 EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
@@ -32,7 +31,7 @@ class EpisodeTable:
         self._file = None
         if path is not None:
             try:
-                self._file = CsvFile(Path(os.path.expanduser(path)), EPISODE_COLUMNS)
+                self._file = CsvFile(user_path(path), EPISODE_COLUMNS)
             except OSError as error:
                 raise ValueError(f"--save_episodes {path}: cannot be written: {error.strerror}") from None
 

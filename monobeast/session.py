@@ -18,6 +18,7 @@ from monobeast.actor_pool import ActorPool, ActorsFailed
 from monobeast.bottleneck import ShareMeter, Times
 from monobeast.errors import describe
 from monobeast.evaluation_schedule import EvaluationSchedule
+from monobeast.files import user_path
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
 from monobeast.preparation import Run
@@ -50,7 +51,7 @@ class Session:
         allocator.keep_freed_memory()
         self.learner = Learner(prepared.network, self.config)
         self.meter = ShareMeter()
-        self.timeline = Timeline(Path(self.config.timeline)) if self.config.timeline else None
+        self.timeline = Timeline(user_path(self.config.timeline)) if self.config.timeline else None
         self.save_failed = False
         self.failure: str | None = None  # why the run failed, in a line
         self._is_time_up = False

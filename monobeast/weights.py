@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from monobeast.networks import find_normalizers
 
-NUM_PLACES = 4  # a reader has the time of two updates for its copy
+NUM_BUFFERS = 4  # a reader has the time of two updates for its copy
 _MAX_ATTEMPTS = 10
 # x86 keeps its stores in order: a version that is announced is there. Others may not, a GPU that writes among them, so
 # there the content must agree too.
@@ -59,10 +59,10 @@ class SharedWeights:
     def __init__(self, weights: Iterable[Tensor], version: int = 0) -> None:
         vector = flatten(weights)
         self.is_checked = not _KEEPS_ORDER  # whether readers compare checksums; to be set before there are any
-        self._places = torch.zeros(NUM_PLACES, vector.numel()).share_memory_()
+        self._buffers = torch.zeros(NUM_BUFFERS, vector.numel()).share_memory_()
         self._published = torch.full((1,), version, dtype=torch.int64).share_memory_()
-        self._checksums = torch.full((NUM_PLACES,), int(_checksum(vector))).share_memory_()
-        self._places[version % NUM_PLACES].copy_(vector)
+        self._checksums = torch.full((NUM_BUFFERS,), int(_checksum(vector))).share_memory_()
+        self._buffers[version % NUM_BUFFERS].copy_(vector)
 
     @property
     def version(self) -> int:
@@ -72,7 +72,7 @@ class SharedWeights:
     @property
     def tensors(self) -> list[Tensor]:
         """The shared memory, all of it."""
-        return [self._places, self._checksums, self._published]
+        return [self._buffers, self._checksums, self._published]
 
     def publish(self, weights: Iterable[Tensor]) -> None:
         """Makes these the next version. Only the learner calls this."""
@@ -83,10 +83,10 @@ class SharedWeights:
 
         With pinned memory this does not wait for the GPU, which announces the version after writing it.
         """
-        place = version % NUM_PLACES
-        self._places[place].copy_(vector, non_blocking=True)
+        buffer = version % NUM_BUFFERS
+        self._buffers[buffer].copy_(vector, non_blocking=True)
         if self.is_checked:
-            self._checksums[place].copy_(_checksum(vector), non_blocking=True)
+            self._checksums[buffer].copy_(_checksum(vector), non_blocking=True)
         number = torch.full((1,), version, dtype=torch.int64, device=vector.device)
         self._published.copy_(number, non_blocking=True)  # announced last
 
@@ -94,11 +94,11 @@ class SharedWeights:
         """Copies the newest version into the flat float32 `target`; returns it, or None if every copy was torn."""
         for _ in range(_MAX_ATTEMPTS):
             version = self.version
-            target.copy_(self._places[version % NUM_PLACES])
+            target.copy_(self._buffers[version % NUM_BUFFERS])
             # While `published` is v + G - 1 the learner may already be writing v + G over v; up to v + G - 2 it isn't.
-            if self.version > version + NUM_PLACES - 2:
+            if self.version > version + NUM_BUFFERS - 2:
                 continue
-            if not self.is_checked or _checksum(target) == self._checksums[version % NUM_PLACES]:
+            if not self.is_checked or _checksum(target) == self._checksums[version % NUM_BUFFERS]:
                 return version
         return None
 

@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from typing import Any
 import command_line
 import ladder
 import recorder
+
+from monobeast.files import user_path
 
 
 def train(variant: ladder.Variant, seed: int, savedir: Path, xpid: str) -> int:
@@ -75,7 +76,7 @@ def main() -> int:
     now = datetime.datetime.now()
     worst = 0
     for name in dict.fromkeys(chosen.rungs):
-        savedir = Path(os.path.expanduser(chosen.savedir)).absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
+        savedir = user_path(chosen.savedir).absolute() / f"{name}-{now:%Y%m%d-%H%M%S}"
         worst = max(worst, reproduce(name, seeds, savedir, chosen.record))
         if worst > 1:
             break  # stopped

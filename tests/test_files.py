@@ -1,6 +1,7 @@
 """Files are replaced whole or not at all."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,10 @@ def test_a_file_needs_a_folder_that_is_there(tmp_path):
     for path in (tmp_path / "none" / "new", tmp_path / "file" / "new"):
         with pytest.raises(ValueError, match="^--out new: must be a file in a folder that can be written to$"):
             files.require_place("--out new", path)
+
+
+def test_a_path_of_a_user_may_begin_with_their_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert files.user_path("~/run.json") == tmp_path / "run.json"
+    assert files.user_path("run.json") == Path("run.json")

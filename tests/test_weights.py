@@ -68,24 +68,24 @@ class _Overtaken(SharedWeights):
         self.attempts = 0
 
     def copy_newest(self, target):
-        places = self._places
+        buffers = self._buffers
 
         class Copying:
             def __getitem__(_, index):
                 self.attempts += 1
                 self._published += self.overtakes
-                return places[index]
+                return buffers[index]
 
-        self._places = Copying()
+        self._buffers = Copying()
         try:
             return super().copy_newest(target)
         finally:
-            self._places = places
+            self._buffers = buffers
 
 
 @pytest.mark.parametrize(("overtakes", "is_whole"), [(0, True), (1, True), (2, True), (3, False), (4, False)])
 def test_a_copy_that_the_learner_may_have_written_over_does_not_count(overtakes, is_whole):
-    # With four places the learner writes version v + 4 over v once v + 3 is announced.
+    # With four buffers the learner writes version v + 4 over v once v + 3 is announced.
     shared = _Overtaken(make_network(1.0).parameters(), overtakes)
 
     version = shared.copy_newest(torch.empty(26))
@@ -112,7 +112,7 @@ def test_where_stores_may_come_late_the_content_must_agree():
     shared.publish(make_network(2.0).parameters())
     assert shared.copy_newest(torch.empty(26)) == 1
 
-    shared._places[1, 3] = 1.0  # announced, but one number of it has not arrived yet
+    shared._buffers[1, 3] = 1.0  # announced, but one number of it has not arrived yet
 
     assert shared.copy_newest(torch.empty(26)) is None
 

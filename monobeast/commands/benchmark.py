@@ -4,12 +4,11 @@ import argparse
 import json
 import math
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monobeast.commands.plan import describe
 from monobeast.config import Config
-from monobeast.files import require_place
+from monobeast.files import require_place, user_path
 
 if TYPE_CHECKING:
     from monobeast.benchmarks.report import Case
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about += "--compare=--use_lstm"
     add("compare", read_flags, '"FLAGS"', about)
     add("baseline", str, "monobeast", "also run with TorchBeast MonoBeast's defaults, alternating")
-    add("json", Path, "FILE", "write everything that was found to this file")
+    add("json", user_path, "FILE", "write everything that was found to this file")
     parser.epilog = "exit codes: 0 measured, 1 a run failed, 2 bad flag or value, 130 stopped by Ctrl-C"
 
 

@@ -2,11 +2,9 @@
 
 import argparse
 import dataclasses
-import os
-from pathlib import Path
 
 from monobeast.config import Config
-from monobeast.files import require_place
+from monobeast.files import require_place, user_path
 from monobeast.runs.recorded_run import find_folder
 
 
@@ -41,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
     for flag, file in wanted.items():
-        require_place(f"--{flag} {file}", Path(os.path.expanduser(file)))
+        require_place(f"--{flag} {file}", user_path(file))
     folder = find_folder(arguments.run, arguments.savedir).resolve()
     from monobeast import environments, onnx_file, player
     from monobeast.runs import checkpoint, permission
@@ -56,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     step = content["learner"]["step"]
     if arguments.onnx is not None:
         description = {"env": config.env, "step": str(step), "run": folder.name}
-        onnx_file.write(Path(os.path.expanduser(arguments.onnx)), network, spaces, description)
+        onnx_file.write(user_path(arguments.onnx), network, spaces, description)
     if arguments.state_dict is not None:
-        checkpoint.write_tensors(Path(os.path.expanduser(arguments.state_dict)), network.state_dict())
+        checkpoint.write_tensors(user_path(arguments.state_dict), network.state_dict())
     for file in wanted.values():
         print(f"wrote {file}: {config.env}, trained for {step:,} agent steps")
     return 0

@@ -1,10 +1,9 @@
 """`monobeast import-torchbeast`: converts a checkpoint of TorchBeast's MonoBeast into a run."""
 
 import argparse
-import os
-from pathlib import Path
 
 from monobeast.config import Config
+from monobeast.files import user_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     Config(xpid=arguments.xpid)  # refused before the seconds that torch takes to import
     from monobeast.runs import torchbeast_checkpoint
 
-    found = torchbeast_checkpoint.read(Path(os.path.expanduser(arguments.file)))
+    found = torchbeast_checkpoint.read(user_path(arguments.file))
     folder, config, step = torchbeast_checkpoint.save_as_run(found, arguments.savedir, arguments.xpid)
     network = "with LSTM" if config.use_lstm else "without LSTM"
     print(f"{config.env}, {network}, at step {step:,} of {config.total_steps:,}; the run is in {folder}")

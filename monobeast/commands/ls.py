@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from monobeast.config import Config
+from monobeast.files import user_path
 from monobeast.runs import run_folder
 from monobeast.runs.csv_file import split_rows
 from monobeast.runs.progress import RECENT_EPISODES
@@ -66,7 +67,7 @@ def list_runs(savedir: str) -> list[RunLine]:
     Raises:
         ValueError: there is no such folder, or it cannot be read.
     """
-    root = Path(os.path.expanduser(savedir))
+    root = user_path(savedir)
     try:
         folders = [path for path in root.iterdir() if not path.is_symlink() and os.path.exists(path / "meta.json")]
     except OSError as error:

@@ -2,12 +2,11 @@
 
 import argparse
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from monobeast.config import Config
-from monobeast.files import replaced, require_place
+from monobeast.files import replaced, require_place, user_path
 from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
 from monobeast.plotting.run_groups import (
     RunGroup,
@@ -145,7 +144,7 @@ def _describe_returns(window: int) -> str:
 
 
 def _out_path(arguments: argparse.Namespace) -> Path:
-    return Path(os.path.expanduser(arguments.out))
+    return user_path(arguments.out)
 
 
 def _format_of(out: Path) -> str:

@@ -1,8 +1,8 @@
 """`monobeast replay-update`: repeats, on the CPU, an update whose numbers were not finite."""
 
 import argparse
-import os
-from pathlib import Path
+
+from monobeast.files import user_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from monobeast.runs import bad_batch
 
-    kept = bad_batch.load(Path(os.path.expanduser(arguments.file)), arguments.env, arguments.network)
+    kept = bad_batch.load(user_path(arguments.file), arguments.env, arguments.network)
     replay = bad_batch.replay(kept)
     for name, value in replay.numbers.items():
         print(f"{name:40} {value:.6g}")

@@ -18,7 +18,7 @@ from monobeast.networks import Network
 from monobeast.rollouts import Rollout, allocate
 from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.user_code import is_call
-from monobeast.weights import NUM_PLACES, weights_of
+from monobeast.weights import NUM_BUFFERS, weights_of
 
 _PAGE = 4096  # of shared memory: each tensor is a file of its own
 
@@ -123,7 +123,7 @@ def shared_memory(config: Config, footprint: Footprint) -> dict[str, int]:
     return {
         "observations": sum(size for name, size in sizes.items() if _is_observation(name)),
         "other fields of rollouts": sum(size for name, size in sizes.items() if not _is_observation(name)),
-        f"weights, {NUM_PLACES} places": _pages(NUM_PLACES * footprint.parameters) + 2 * _PAGE,
+        f"weights, {NUM_BUFFERS} buffers": _pages(NUM_BUFFERS * footprint.parameters) + 2 * _PAGE,
         **to_evaluate,
     }
 

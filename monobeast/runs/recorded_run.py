@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from monobeast.files import user_path
+
 Columns = dict[str, np.ndarray]
 
 _KINDS = {"step": int, "history": list, "state": str}  # of what readers of meta.json count on, where it is there
@@ -141,7 +143,7 @@ def find_folder(run: str, savedir: str) -> Path:
     Raises:
         ValueError: there is none; the message lists the places searched.
     """
-    places = [Path(os.path.expanduser(run)), Path(os.path.expanduser(savedir), run)]
+    places = [user_path(run), user_path(savedir) / run]
     for folder in places:
         if os.path.exists(folder / "meta.json"):  # unlike Path.exists, False for a folder that is closed to us
             return folder

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from monobeast.files import replaced
+from monobeast.files import replaced, user_path
 
 _LATEST = "latest"
 # `is_held` takes the lock for a moment; these retries outlast that.
@@ -120,4 +120,4 @@ def remove(folder: Path) -> None:
 
 
 def _root(savedir: str) -> Path:
-    return Path(os.path.expanduser(savedir)).absolute()
+    return user_path(savedir).absolute()
