@@ -28,7 +28,7 @@ FEATURE_COLUMNS = ("feature_std", "logits_std")  # and dead_units_columns
 def sum_vtrace(
     rollout: Rollout, log_rhos: Tensor, kl: Tensor, values: Tensor, returns: VTraceReturns, config: Config
 ) -> dict[str, Tensor]:
-    """The sums for `summarize_vtrace`: unlike ratios, they can be added over many updates.
+    """The sums for `summarize`, but for the entropy's: unlike ratios, they can be added over many updates.
 
     Args:
         rollout: B trajectories of T steps.
@@ -56,9 +56,10 @@ def sum_vtrace(
     return {f"sum_of_{name}": value.sum() for name, value in sums.items()}
 
 
-def summarize_vtrace(sums: dict[str, float]) -> dict[str, float | None]:
-    """Values of `VTRACE_COLUMNS` from the sums of `sum_vtrace` (or from means of these over the same updates).
+def summarize(sums: dict[str, float]) -> dict[str, float | None]:
+    """The entropy and the values of `VTRACE_COLUMNS` from sums over steps, or means of these over the same updates.
 
+    * `entropy`: mean over the steps, in nats.
     * `rho_clipped`, `c_clipped`, `pg_rho_clipped`: share of the steps whose ratio pi / mu is above the clip.
     * `effective_sample_size`: (sum rho)^2 / (n sum rho^2), the number of equally weighted steps with the same variance
       as a share of n: 1 on-policy, 1 / n if one step has all the weight.
@@ -70,7 +71,7 @@ def summarize_vtrace(sums: dict[str, float]) -> dict[str, float | None]:
     total = {name.removeprefix("sum_of_"): value for name, value in sums.items()}
     n = total["count"]
     means = {name: _ratio(value, n) for name, value in total.items()}
-    columns = {name: means[name] for name in VTRACE_COLUMNS if name in means}
+    columns = {name: means[name] for name in ("entropy", *VTRACE_COLUMNS) if name in means}
     columns["effective_sample_size"] = _ratio(total["rho"] ** 2, n * total["rho_squared"])
     if n:
         variance, left = (means[f"{name}_squared"] - means[name] ** 2 for name in ("vs", "error"))

@@ -63,7 +63,7 @@ def compute_loss(
         "pg_loss": pg_loss,
         "baseline_loss": baseline_loss,
         "entropy_loss": entropy_loss,
-        "entropy": -raw_entropy_loss / counts.sum().clamp(min=1),
+        "sum_of_entropy": -raw_entropy_loss,
     }
     kl = distribution.kl_divergence(rollout.behavior_params.double(), target_params.detach().double())
     statistics |= health.sum_vtrace(rollout, log_rhos, kl, values, returns, config)

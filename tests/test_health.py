@@ -50,7 +50,7 @@ def columns_of(rollouts, targets, values=None, vs=None, config=CONFIG):
         kl = Categorical(2).kl_divergence(rollout.behavior_params.double(), logits.double())
         sums = health.sum_vtrace(rollout, log_rhos, kl, zeros if values is None else values, returns, config)
         total = {name: total.get(name, 0.0) + value.item() for name, value in sums.items()}
-    return health.summarize_vtrace(total)
+    return health.summarize(total)
 
 
 @pytest.mark.parametrize("num_resets", [0, 3])

@@ -185,8 +185,9 @@ def test_nothing_is_learned_from_the_action_of_a_reset_step():
 def test_the_entropy_is_a_mean_over_steps_that_count():
     (rollout,) = collect('{"terminate_at": 3}', unroll_length=8)
 
-    entropy = compute_loss(ObservationAsValue(), rollout, CONFIG).statistics["entropy"]
+    statistics = compute_loss(ObservationAsValue(), rollout, CONFIG).statistics
 
+    entropy = statistics["sum_of_entropy"] / statistics["sum_of_count"].float()
     torch.testing.assert_close(entropy, torch.tensor(2.0).log(), **TOLERANCE)
 
 

@@ -7,6 +7,7 @@ from csv_rows import rows_of
 from torch import nn
 
 from monobeast.faults import FaultRecord
+from monobeast.health import summarize
 from monobeast.rollouts import allocate
 from monobeast.runs import logs
 from monobeast.runs.logs import EPISODE_COLUMNS, LOG_COLUMNS, Averages, RunLog
@@ -28,9 +29,10 @@ def make_batch(is_first, done, returns):
 def make_statistics(loss, num_clipped=0.0):
     """Those of an update of two steps."""
     sums = {"count": 2.0, "rho": 2.0, "rho_squared": 2.0, "kl": 0.5, "rho_clipped": num_clipped}
+    sums["entropy"] = 2 * loss
     sums |= dict.fromkeys(("c_clipped", "pg_rho_clipped", "vs", "vs_squared", "error", "error_squared"), 0.0)
     numbers = {f"sum_of_{name}": value for name, value in sums.items()}
-    numbers |= dict.fromkeys(("total_loss", "entropy", "policy_lag_mean"), loss)
+    numbers |= dict.fromkeys(("total_loss", "policy_lag_mean"), loss)
     return {name: torch.tensor(value) for name, value in numbers.items()}
 
 
@@ -82,6 +84,14 @@ def test_a_row_counts_episodes_and_steps_that_are_no_resets(tmp_path):
     (episode,) = rows_of(tmp_path / "episodes.csv")
     assert tuple(episode) == EPISODE_COLUMNS
     assert list(episode.values()) == ["6", "4", "1", "2.5", "7"]
+
+
+def test_an_update_of_reset_steps_alone_does_not_lower_the_entropy():
+    averages = Averages()
+    averages.add(make_statistics(1.5))
+    averages.add({name: torch.zeros_like(value) for name, value in make_statistics(0.0).items()})
+
+    assert summarize(averages.pop())["entropy"] == 1.5
 
 
 def test_counts_past_31_bits_are_written_in_full(tmp_path):

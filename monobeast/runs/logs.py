@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from monobeast.bottleneck import Shares, judge
-from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize_vtrace
+from monobeast.health import FEATURE_COLUMNS, VTRACE_COLUMNS, dead_units_columns, summarize
 from monobeast.learner import Learner
 from monobeast.rollouts import Rollout
 from monobeast.runs.console import logger
@@ -187,7 +187,7 @@ class RunLog:
             "bad_updates": learner.faults.num_bad,
         }
         row |= shares._asdict()
-        row |= summarize_vtrace(averages) if averages else {}
+        row |= summarize(averages) if averages else {}
         row |= learner.measure_features(batch) if batch is not None else {}
         if learner.step > self.last_step:  # else there was no update, as while actors start
             cells = {name: row.get(name) for name in self._columns}
