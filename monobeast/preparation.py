@@ -14,11 +14,11 @@ from monobeast.main_script import check_main_script
 from monobeast.makers import Makers
 from monobeast.networks import Network, choose_network, require_fit
 from monobeast.resources import requirements
-from monobeast.runs import checkpoint, continuation, resumption, run_folder, sinks
+from monobeast.runs import checkpoint, exact_resume, resumption, run_folder, sinks
 from monobeast.user_code import is_own
 
 
-class Run(NamedTuple):
+class PreparedRun(NamedTuple):
     """A run that is ready to begin: everything is checked except its name and folder."""
 
     config: Config  # resolved: nothing is left to be chosen
@@ -35,7 +35,7 @@ class Run(NamedTuple):
         return self.saved is not None and self.saved["learner"]["step"] >= self.config.total_steps
 
 
-def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> Run:
+def prepare(config: Config, given: set[str] | None = None, makers: Makers = Makers()) -> PreparedRun:
     """Checks what `Config` alone cannot, and fills open settings.
 
     Args:
@@ -69,7 +69,7 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
     config = environments.resolve(config)
     spaces = makers.check_environments(config)
     if config.exact_resume:
-        continuation.check(config, saved)
+        exact_resume.check(config, saved)
     config = _choose(config, spaces)
     if config.compile:
         require_compiler(config.device)
@@ -78,12 +78,13 @@ def prepare(config: Config, given: set[str] | None = None, makers: Makers = Make
         _check_weights(network, saved, config)
         if saved["learner"]["step"] >= config.total_steps:
             _require_more_steps(before, config, saved["learner"]["step"])
-            return Run(config, spaces, network, saved, changes, makers)  # complete: nothing is left to be chosen for it
+            # Complete: nothing is left to be chosen for it.
+            return PreparedRun(config, spaces, network, saved, changes, makers)
     config, auto = _choose_sizes(config, spaces, network, makers)
     if changes is not None:
         changes = resumption.settle(before, config, changes)
     requirements.check(config, spaces, network)
-    return Run(config, spaces, network.to(config.device), saved, changes, makers, auto)
+    return PreparedRun(config, spaces, network.to(config.device), saved, changes, makers, auto)
 
 
 def require_compiler(device: str) -> None:

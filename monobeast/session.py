@@ -21,11 +21,11 @@ from monobeast.evaluation_schedule import EvaluationSchedule
 from monobeast.files import user_path
 from monobeast.inline_actor import InlineActor
 from monobeast.learner import Learner
-from monobeast.preparation import Run
+from monobeast.preparation import PreparedRun
 from monobeast.publisher import make_publisher
 from monobeast.resources import machine
 from monobeast.rollouts import Rollout
-from monobeast.runs import bad_batch, checkpoint, continuation, permission, run_folder
+from monobeast.runs import bad_batch, checkpoint, exact_resume, permission, run_folder
 from monobeast.runs.console import logger
 from monobeast.runs.logs import RunLog
 from monobeast.runs.sinks import Sinks
@@ -45,7 +45,9 @@ class BadUpdates(RuntimeError):
 class Session:
     """A run in progress: the state shared by the loop, the checkpoints and the end."""
 
-    def __init__(self, prepared: Run, folder: Path, log: RunLog, stop: StopSignals, sinks: Sinks = Sinks()) -> None:
+    def __init__(
+        self, prepared: PreparedRun, folder: Path, log: RunLog, stop: StopSignals, sinks: Sinks = Sinks()
+    ) -> None:
         self.config, self.folder, self.log, self.stop = prepared.config, folder, log, stop
         torch.set_num_threads(self.config.num_learner_threads)
         allocator.keep_freed_memory()
@@ -72,7 +74,7 @@ class Session:
             self.actors = ActorPool(*shared, folder / "out.log", prepared.makers)
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
-            continuation.set_state(prepared.saved, self.actors, self.learner)
+            exact_resume.set_state(prepared.saved, self.actors, self.learner)
         self.evaluations: EvaluationSchedule | None = None
         if self.config.evaluate_every is not None:
             self.evaluations = EvaluationSchedule(
@@ -269,6 +271,6 @@ class Session:
             "num_resumes": self.num_resumes,
         }
         if self.config.exact_resume:
-            content[continuation.KEY] = continuation.get_state(self.actors, self.learner)
+            content[exact_resume.KEY] = exact_resume.get_state(self.actors, self.learner)
         checkpoint.save(self.folder, content)
         self.saved_step = self.learner.step

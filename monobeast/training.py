@@ -14,7 +14,7 @@ from monobeast.environments import EnvironmentMaker
 from monobeast.errors import describe
 from monobeast.makers import Makers
 from monobeast.networks import NetworkMaker
-from monobeast.preparation import Run, prepare
+from monobeast.preparation import PreparedRun, prepare
 from monobeast.presets import PRESETS
 from monobeast.runs import checkpoint, permission, run_folder
 from monobeast.runs.console import console, logger
@@ -58,7 +58,7 @@ def train(
     return run(prepare(config, makers=Makers(network, make_environments)))
 
 
-def run(prepared: Run) -> Result:
+def run(prepared: PreparedRun) -> Result:
     """Trains until the steps or the time are used up, or a signal or a failure ends it; leaves no process behind.
 
     Raises:
@@ -97,7 +97,7 @@ def run(prepared: Run) -> Result:
     return result
 
 
-def _require_newest(prepared: Run, folder: Path) -> None:
+def _require_newest(prepared: PreparedRun, folder: Path) -> None:
     """Raises ValueError where another process trained in the folder after the checkpoint to go on with was read."""
     if prepared.saved is not None:
         before, now = (saved["learner"]["step"] for saved in (prepared.saved, checkpoint.load(folder)))
@@ -157,17 +157,17 @@ def _already_complete(config: Config, saved: dict[str, Any]) -> Result:
     return Result(folder, "complete", step, sum(returns) / len(returns) if returns else None, None)
 
 
-def _choose_sinks(prepared: Run, folder: Path) -> Sinks:
+def _choose_sinks(prepared: PreparedRun, folder: Path) -> Sinks:
     return choose_sinks(prepared.config, folder, prepared.saved["learner"]["step"] if prepared.saved else None)
 
 
-def _open_log(prepared: Run, folder: Path, sinks: Sinks) -> RunLog:
+def _open_log(prepared: PreparedRun, folder: Path, sinks: Sinks) -> RunLog:
     config = prepared.config
     state = prepared.saved["log"] if prepared.saved else None
     return RunLog(folder, prepared.network, config.total_steps, config.log_interval_s, state, sinks)
 
 
-def _open_metadata(prepared: Run, folder: Path) -> Metadata:
+def _open_metadata(prepared: PreparedRun, folder: Path) -> Metadata:
     if prepared.saved is None:
         try:
             return Metadata(folder, prepared.config, auto=prepared.auto)

@@ -12,7 +12,7 @@ from stub_environments import Fixed, Lives, Stub, stub_config
 from monobeast import environments
 from monobeast.config import Config
 from monobeast.environments import VectorEnvironment
-from monobeast.environments.single import Mergeable
+from monobeast.environments.sync import Mergeable
 
 
 def stub(name, seeds=(0,), **settings):

@@ -19,7 +19,7 @@ from monobeast.config import Config
 from monobeast.environments.catch import Catch
 from monobeast.learner import Learner
 from monobeast.rollouts import BatchStaging
-from monobeast.runs import checkpoint, continuation
+from monobeast.runs import checkpoint, exact_resume
 from monobeast.training import train
 
 TESTS = Path(__file__).parent
@@ -186,7 +186,7 @@ def test_without_it_a_resumed_run_is_another(tmp_path):
     settings = CATCH | {"exact_resume": False}
     with doing_after(5, Learner, "update", stop):
         begin(tmp_path, "stopped", settings)
-    assert continuation.KEY not in checkpoint.load(tmp_path / "stopped")
+    assert exact_resume.KEY not in checkpoint.load(tmp_path / "stopped")
     go_on(tmp_path)
 
     assert compare(tmp_path, settings) >= {"network", "optimizer", "episodes.csv", "logs.csv"}
@@ -201,7 +201,7 @@ def test_updates_left_out_in_a_row_are_counted_on(tmp_path):
     with doing_after(5, Learner, "update", count_four):
         begin(tmp_path, "stopped", CATCH)
     with doing_after(1, Learner, "load_state_dict", stop), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(continuation, "get_state", lambda _, learner: counts.append(learner.faults.num_in_a_row))
+        patch.setattr(exact_resume, "get_state", lambda _, learner: counts.append(learner.faults.num_in_a_row))
         go_on(tmp_path)
 
     assert counts == [4]
@@ -210,7 +210,7 @@ def test_updates_left_out_in_a_row_are_counted_on(tmp_path):
 def test_the_checkpoint_opens_without_running_code(tmp_path):
     begin(tmp_path, "stopped", CASES["memory, recurrent"][0])
 
-    state = torch.load(tmp_path / "stopped" / "checkpoint.pt", weights_only=True)[continuation.KEY]
+    state = torch.load(tmp_path / "stopped" / "checkpoint.pt", weights_only=True)[exact_resume.KEY]
 
     name, memory = state["actors"]["actor"]["environment"]["envs"][0][-1]
     assert name == "Memory" and type(memory["np_random"]["state"]["state"]) is int
@@ -285,4 +285,4 @@ def test_it_can_be_given_up(tmp_path):
 
     assert run_command([*line, "--no_exact_resume", "--total_steps", "300"]) == 0
     content = checkpoint.load(tmp_path / "stopped")
-    assert content["config"]["exact_resume"] is False and continuation.KEY not in content
+    assert content["config"]["exact_resume"] is False and exact_resume.KEY not in content

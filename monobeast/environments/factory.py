@@ -14,8 +14,8 @@ from monobeast import user_code
 from monobeast.config import Config
 from monobeast.environments.atari import ATARI_ONLY, check_kwargs, is_atari, make_native, make_with_screen
 from monobeast.environments.registry import find_spec
-from monobeast.environments.single import make_single
 from monobeast.environments.spaces import Spaces, require_supported
+from monobeast.environments.sync import make_sync
 from monobeast.environments.vector import VectorEnvironment
 from monobeast.errors import describe
 
@@ -103,7 +103,7 @@ def _make_envs(config: Config, spec: EnvSpec, num_envs: int, with_pictures: bool
         if is_atari(spec):
             make_atari = make_with_screen if with_pictures else make_native
             return make_atari(config, spec, num_envs, env_kwargs)
-        return make_single(spec, num_envs, env_kwargs | ({"render_mode": _PICTURES} if with_pictures else {}))
+        return make_sync(spec, num_envs, env_kwargs | ({"render_mode": _PICTURES} if with_pictures else {}))
     except (Exception, SystemExit) as error:
         raise ValueError(f"{_named(config)}: making it failed with {describe(error)}") from error
 

@@ -19,7 +19,7 @@ from gymnasium.envs.classic_control import (
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from monobeast.environments.single import Mergeable
+from monobeast.environments.sync import Mergeable
 
 # What changes while one of Gymnasium's own is stepped. Not of a subclass, which may have more.
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {

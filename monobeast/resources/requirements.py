@@ -7,7 +7,7 @@ from typing import NamedTuple
 from monobeast.config import Config, to_flags
 from monobeast.environments import Spaces
 from monobeast.networks import Network
-from monobeast.resources import dry_update, footprint, machine, way_out
+from monobeast.resources import dry_update, footprint, machine, smaller_settings
 from monobeast.resources.footprint import Footprint
 from monobeast.resources.machine import Machine
 
@@ -99,7 +99,7 @@ def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
     rows, smaller = compare(config, sizes, resources), {}
     if not _all_fit(rows):
         later = _with_less_memory(resources)
-        smaller = way_out.find(config, lambda changed: _all_fit(compare(changed, sizes, later)))
+        smaller = smaller_settings.find(config, lambda changed: _all_fit(compare(changed, sizes, later)))
     elif config.device != "cpu":  # only now: the batch might not even fit in this machine's own memory
         row, smaller = _try_update(config, spaces, network)
         rows.append(row)
@@ -186,7 +186,7 @@ def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, 
     """Runs an update on zeros on the GPU; if it does not fit, smaller ones, to find a batch size that does."""
     available, tried = dry_update.free_memory(config.device) or 0, config
     while (peak := dry_update.measure_peak(tried, spaces, network)) is None:
-        smaller = way_out.halve_batch(tried)
+        smaller = smaller_settings.halve_batch(tried)
         if smaller is None:
             least = f"--batch_size {tried.batch_size}"
             complaint = f"not even {least} fits: {config.device} has {{available}} of memory free"
@@ -202,7 +202,7 @@ def _try_update(config: Config, spaces: Spaces, network: Network) -> tuple[Row, 
 def _refuse(config: Config, rows: list[Row], smaller: dict[str, int]) -> str:
     """One line: the settings, what is too small for them, and what would fit."""
     bad = [row for row in rows if not row.fits]
-    present = {name: getattr(config, name) for name in smaller or way_out.SIZES}
+    present = {name: getattr(config, name) for name in smaller or smaller_settings.SIZES}
     ways = [f"{' '.join(to_flags(smaller))} would fit"] if smaller else []
     if len(bad) == 1 and bad[0].remedy:
         gibibytes = -(-bad[0].needed * _SHM_MARGIN_PERCENT // (100 * 2**30))  # "g" of docker and of mount

@@ -3,7 +3,7 @@
 import pytest
 from resource_needs import make_config
 
-from monobeast.resources import way_out
+from monobeast.resources import smaller_settings
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from monobeast.resources import way_out
 def test_the_way_out_is_the_largest_value_that_is_allowed(settings, limit, expected):
     name, most = limit
 
-    assert way_out.find(make_config(**settings), lambda config: getattr(config, name) <= most) == expected
+    assert smaller_settings.find(make_config(**settings), lambda config: getattr(config, name) <= most) == expected
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_way_out_is_the_largest_value_that_is_allowed(settings, limit, expec
 def test_half_a_batch_is_one_that_settings_allow(batch_size, envs_per_actor, half):
     config = make_config(batch_size=batch_size, envs_per_actor=envs_per_actor)
 
-    smaller = way_out.halve_batch(config)
+    smaller = smaller_settings.halve_batch(config)
 
     assert (smaller and smaller.batch_size) == half
 
@@ -41,5 +41,5 @@ def test_the_flag_furthest_above_its_default_is_turned_down():
     def fits(config):
         return config.unroll_length * config.num_actors < 1000
 
-    assert way_out.find(make_config(unroll_length=20, num_actors=400), fits) == {"num_actors": 49}
-    assert way_out.find(make_config(unroll_length=4000, num_actors=4), fits) == {"unroll_length": 240}
+    assert smaller_settings.find(make_config(unroll_length=20, num_actors=400), fits) == {"num_actors": 49}
+    assert smaller_settings.find(make_config(unroll_length=4000, num_actors=4), fits) == {"unroll_length": 240}

@@ -47,7 +47,7 @@ def _lives(info: dict[str, Any]) -> dict[str, Any]:
     return {"lives": info["lives"]} if "lives" in info else {}
 
 
-def make_single(spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
+def make_sync(spec: EnvSpec, num_envs: int, env_kwargs: dict[str, Any]) -> VectorEnv:
     """`num_envs` environments of `spec`, stepped one after the other.
 
     Every step overwrites one array of observations (`copy=False`); callers must copy what they keep.
