@@ -53,6 +53,7 @@ def train(
 
     Raises:
         ValueError: an invalid setting; the message names flag, value and what would work.
+        OSError: the run's files cannot be written.
         RuntimeError: the script was read from standard input.
     """
     return run(prepare(config, makers=Makers(network, make_environments)))
@@ -62,7 +63,8 @@ def run(prepared: PreparedRun) -> Result:
     """Trains until the steps or the time are used up, or a signal or a failure ends it; leaves no process behind.
 
     Raises:
-        ValueError: the run's name is in use, or its folder cannot be made.
+        ValueError: the run's name is in use, its folder cannot be made, or another process has taken it further.
+        OSError: its files cannot be written.
     """
     config = prepared.config
     if prepared.is_complete:
