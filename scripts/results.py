@@ -1,4 +1,4 @@
-"""Writes the generated blocks of docs/results.md and README.md, and the plot of Pong: `python scripts/results.py`."""
+"""Writes the generated blocks of docs/results.md and README.md, and the plots of Pong: `python scripts/results.py`."""
 
 import argparse
 import json
@@ -6,7 +6,9 @@ import re
 import shlex
 import sys
 import textwrap
+from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import ladder
@@ -24,6 +26,7 @@ from monobeast.runs.recorded_run import RecordedRun
 
 PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
 PICTURE = recorder.ROOT / "docs" / "pong.png"
+NETWORKS_PICTURE = PICTURE.with_name("pong-networks.png")
 
 # Settings that affect an Atari score.
 _MEANING = (
@@ -39,6 +42,10 @@ _SYMPTOMS = ("entropy", "explained_variance", "dead_units_1", "dead_units_4", "f
 _CAME_OF_THEM = ("pong-1", "pong-lstm-1")  # runs of the ladder
 _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
+# Runs of Pong that are compared at the same steps, up to the end of the shortest.
+_NETWORKS = ("pong-deep-1", "pong-1", "pong-noframeskip-1", "pong-bfloat16-1", "pong-bfloat16-wide-1", "pong-lstm-1")
+_NETWORKS_AT = (250_000, 500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 1_750_000, 2_000_000)
+
 
 def write_pages() -> None:
     """Regenerates the blocks of all pages, in place."""
@@ -49,7 +56,8 @@ def write_pages() -> None:
 
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, regenerated."""
-    makers = {"ladder": render_ladder, "trials": render_trials, "pong": render_pong, "lag": render_lag}
+    makers = {"ladder": render_ladder, "networks": render_networks, "trials": render_trials}
+    makers |= {"pong": render_pong, "lag": render_lag}
     return fill(page, __file__, makers)
 
 
@@ -83,13 +91,45 @@ def render_pong() -> str:
     return f"![{PICTURE.stem}](docs/{PICTURE.name})\n\n{textwrap.fill(text, 120)}"
 
 
+def render_networks() -> str:
+    """Returns of the runs of Pong at the same steps; empty without all of them."""
+    if not _are_recorded(_NETWORKS):
+        return ""
+    return f"![{NETWORKS_PICTURE.stem}]({NETWORKS_PICTURE.name})\n\n{_table([_describe_network(n) for n in _NETWORKS])}"
+
+
+def _describe_network(name: str) -> dict[str, str]:
+    run = RecordedRun(recorder.RESULTS / name)
+    config = run.config
+    row = {"run": f"`{name}`", "network": config["network"] + (" with an LSTM" if config["use_lstm"] else "")}
+    row |= {"precision": config.get("precision", _BEFORE["precision"])}
+    return row | {f"{step / 1e6:g}M": f"{_return_at(run, step):.1f}" for step in _NETWORKS_AT}
+
+
 def draw_pong() -> None:
     """Plots the run of Pong beside an earlier trial."""
-    runs = [recorder.RESULTS / name for name in ("pong-1", "trials/entropy-0.01")]
     labels = ["the Atari preset", "before: entropy cost 0.01, images with their mean"]
+    _draw(["pong-1", "trials/entropy-0.01"], labels, PICTURE)
+
+
+def draw_networks() -> None:
+    """Plots runs of Pong that differ in their network."""
+    _draw([*_NETWORKS], [*_NETWORKS], NETWORKS_PICTURE)
+
+
+def _draw(names: list[str], labels: list[str], picture: Path) -> None:
     flags = [flag for label in labels for flag in ("--label", label)]
-    if run_command(["plot", *map(str, runs), "--out", str(PICTURE), *flags]):
+    if run_command(["plot", *(str(recorder.RESULTS / name) for name in names), "--out", str(picture), *flags]):
         raise SystemExit(1)
+
+
+def _are_recorded(names: Iterable[str]) -> bool:
+    return all((recorder.RESULTS / name).is_dir() for name in names)
+
+
+def _return_at(run: RecordedRun, step: int) -> float:
+    """Mean return of the last 100 episodes that had ended by a step."""
+    return run.episodes.returns[run.episodes.steps <= step][-RECENT_EPISODES:].mean()
 
 
 def _recorded(name: str) -> list[tuple[RecordedRun, ladder.Variant]]:
@@ -179,8 +219,7 @@ def render_trials() -> str:
 def _describe_trial(run: RecordedRun) -> dict[str, Any]:
     row = {"trial": f"`{run.name}`"} | {name: f"{run.config.get(name, _BEFORE.get(name))}" for name in _TRIED}
     for step in _MILESTONES:
-        returns = run.episodes.returns[run.episodes.steps <= step]
-        row[f"{step / 1e6:g}M"] = f"{returns[-RECENT_EPISODES:].mean():.2f}" if run.meta["step"] >= step else ""
+        row[f"{step / 1e6:g}M"] = f"{_return_at(run, step):.2f}" if run.meta["step"] >= step else ""
     row["end"] = f"{run.episodes.returns[-RECENT_EPISODES:].mean():.2f}"
     row["at"] = f"{run.meta['step'] / 1e6:.2f}M"
     return row | {name: _last(run, name) for name in _SYMPTOMS}
@@ -203,3 +242,5 @@ if __name__ == "__main__":
     write_pages()
     if _recorded("pong"):
         draw_pong()
+    if _are_recorded(_NETWORKS):
+        draw_networks()
