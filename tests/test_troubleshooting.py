@@ -22,6 +22,9 @@ SAID = [
     ("pong-lstm-1", "logits_std", ["0.005", "0.9", "0.9"]),
     ("pong-lstm-1", "feature_std", ["0.02", "0.16", "0.18"]),
     ("pong-lstm-1", "kl", ["0.0006", "0.006", "0.00003"]),
+    ("pong-deep-1", "feature_std", ["0.04", "0.20", "0.23"]),
+    ("pong-deep-1", "kl", ["0.006", "0.003", "0.00005"]),
+    ("pong-deep-1", "effective_sample_size", ["0.99", "0.99", "1.00"]),
     ("breakout-1", "kl", ["0.002", "0.022", "0.0002"]),
     ("breakout-1", "effective_sample_size", ["0.996", "0.950", "1.000"]),
     ("breakout-1", "explained_variance", ["0.89", "0.70", "0.97"]),
@@ -80,6 +83,17 @@ def test_the_page_has_the_returns_at_one_two_and_three_million_steps(run, return
     at = [episodes.returns[episodes.steps <= million * 1e6][-100:].mean() for million in (1, 2, 3)]
     assert [f"{mean:.1f}" for mean in at] == returns
     assert "4.3 at 1M steps, 17.6 at 2M, 19.9 at 3M; the two runs in float32 have 5.6 and 12.5, 18.4 and 18.4," in page
+
+
+def test_the_page_compares_the_deep_network_with_the_runs_of_the_shallow_one():
+    names = ("pong-1", "pong-noframeskip-1", "pong-bfloat16-1", "pong-bfloat16-wide-1")
+    deep, *shallow = (RecordedRun(ROOT / "results" / name).episodes for name in ("pong-deep-1", *names))
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    for million, said in ((1, ["15.1", "4.3", "16.6"]), (2, ["20.6", "17.6", "19.0"])):
+        mean, *others = (one.returns[one.steps <= million * 1e6][-100:].mean() for one in (deep, *shallow))
+        assert [f"{value:.1f}" for value in (mean, min(others), max(others))] == said
+        assert f"{said[0]} at {million}M, where that has {said[1]} to {said[2]}" in page
 
 
 def test_the_page_tells_of_breakout_what_was_recorded():
