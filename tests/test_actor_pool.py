@@ -213,7 +213,7 @@ def test_actors_leave_the_cores_to_the_learner(start_method):
 def test_shared_memory_has_no_name_that_could_outlive_the_run():
     pool, weights, _ = make_pool()
 
-    assert pool._store.action.is_shared() and weights._places.is_shared()
+    assert pool._store.action.is_shared() and weights._buffers.is_shared()
     assert not [name for name in os.listdir("/dev/shm") if str(os.getpid()) in name]
 
 
