@@ -352,10 +352,13 @@ def _broadcast_shape(bootstrap_value: Tensor, over_time: dict[str, Tensor]) -> t
 
 
 def _broadcast(name: str, found: torch.Size, shape: torch.Size, fixed_axes: int) -> torch.Size:
-    """`torch.broadcast_shapes` for shapes with equally many axes, of which the first `fixed_axes` must be equal."""
+    """`torch.broadcast_shapes` for shapes with equally many axes, of which the first `fixed_axes` must be equal.
+
+    PyTorch's own loads a part of its compiler: 35 MB and 0.3 s.
+    """
     further = zip(found[fixed_axes:], shape[fixed_axes:])
     same = len(found) == len(shape) and found[:fixed_axes] == shape[:fixed_axes]
     if not same or not all(size == other or 1 in (size, other) for size, other in further):
         expected = f"{list(shape)}" + (f" up to broadcasting after {fixed_axes} axes" if shape[fixed_axes:] else "")
         raise ValueError(f"{name}: expected shape {expected}, found {list(found)}")
-    return torch.broadcast_shapes(shape, found)
+    return torch.Size(other if size == 1 else size for size, other in zip(shape, found))
