@@ -207,7 +207,7 @@ class ActorPool:
         # from the same actors for ever, while the rollouts of the others grow stale.
         for seat in sorted({by_sign[sign] for sign in ready}, key=lambda seat: seat.last_turn):
             if self._staging.is_whole:
-                return  # the rest stays ready for the next call
+                break  # the rest stays ready for the next call
             seat.last_turn = next(self._turns)
             self._answer(seat)
         self._look_for_silent_actors()

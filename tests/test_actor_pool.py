@@ -164,6 +164,21 @@ def test_a_slow_learner_takes_from_all_actors_alike():
     assert max(lags[6:]) <= 6  # no rollout is older than the slots there are
 
 
+def test_a_slow_learner_sees_that_an_actor_hangs(clock):
+    """The others always have a batch ready, so it never waits."""
+    pool, _, _ = make_pool(num_actors=3, num_buffers=6, batch_size=2, actor_timeout_s=30.0)
+    with pool:
+        next_batch(pool)
+        hung, *lively = pool._seats
+        os.kill(hung.child.pid, signal.SIGSTOP)
+        for _ in turns_until(lambda: pool.num_restarts == 1):
+            assert wait_until(lambda: all(seat.child.has_reply() for seat in lively))
+            next_batch(pool)
+            clock.tick(2)
+
+        assert hung.child.pid in pool.pids and pool.num_restarts == 1
+
+
 def test_the_inline_actor_gives_the_same_batches_every_time():
     def collect():
         pool, _, _ = make_pool(InlineActor, num_actors=0)
