@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from monobeast import __version__, trial
-from monobeast.config import AUTO, Config
+from monobeast.config import AUTO, IMAGE_NETWORKS, Config
 from monobeast.costs import parts
 from monobeast.costs.limit import Costs, find_bounds
 from monobeast.costs.parts import Subject
@@ -86,7 +86,7 @@ def estimate(costs: Costs, sizes: Sizes, cores: int) -> float:
 
 
 def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
-    """Among sizes about as fast as the fastest: the fewest processes, then threads, then the most environments.
+    """Among sizes about as fast as the fastest: the fewest processes, then threads, then environments.
 
     Args:
         costs: Of every candidate.
@@ -96,18 +96,18 @@ def find_fastest(costs: dict[Sizes, Costs], cores: int) -> Sizes:
     good_enough = _ALIKE * max(speeds.values())
     return min(
         (sizes for sizes, speed in speeds.items() if speed >= good_enough),
-        key=lambda sizes: (sizes.num_actors, sizes.num_learner_threads, -sizes.envs_per_actor),
+        key=lambda sizes: (sizes.num_actors, sizes.num_learner_threads, sizes.envs_per_actor),
     )
 
 
 def find_candidates(config: Config, cores: int) -> list[Sizes]:
     """Candidate sizes; values that were given are kept.
 
-    E is at most twice B: more of a wider slot would be stale before it is learned from. If possible, all actors
-    together have at least 2 B environments, so that consecutive batches come from different ones. Several threads wait
-    for each other after every operation and need a core each; a single thread may share one.
+    A slot has at most 2 B environments, of images 4 B: more of it would be stale before it is learned from. If
+    possible, all actors together have at least 2 B, so that consecutive batches come from different ones. Several
+    threads wait for each other after every operation and need a core each; a single thread may share one.
     """
-    all_E = [config.envs_per_actor] if config.envs_per_actor else _find_columns(config.batch_size)
+    all_E = [config.envs_per_actor] if config.envs_per_actor else _find_columns(config)
     most_actors = max(1, min(cores, config.num_buffers or cores))
     all_actors = [config.num_actors] if config.num_actors else range(1, most_actors + 1)
     most_threads = cores if config.device == "cpu" else 1
@@ -123,9 +123,14 @@ def find_candidates(config: Config, cores: int) -> list[Sizes]:
     return are_many or candidates
 
 
-def _find_columns(B: int) -> list[int]:
-    """B and 2 B, or the two largest numbers of environments that divide a larger B."""
-    return [E for E in range(1, _MOST_COLUMNS + 1) if B % E == 0 or E == 2 * B][-2:]
+def _find_columns(config: Config) -> list[int]:
+    """B, 2 B and, of images, 4 B; as many of the largest numbers of environments that divide a larger B.
+
+    With the staler weights of 4 B Pong is learned as well as ever; CartPole is not (docs/performance.md).
+    """
+    B = config.batch_size
+    wider = (2 * B, 4 * B) if config.network in IMAGE_NETWORKS else (2 * B,)
+    return [E for E in range(1, _MOST_COLUMNS + 1) if B % E == 0 or E in wider][-1 - len(wider) :]
 
 
 def _without_actors(config: Config) -> Sizes:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from monobeast.presets import PRESETS
 from monobeast.user_code import is_own
 
-NETWORKS = ("auto", "shallow", "deep", "mlp", "torchbeast")
+IMAGE_NETWORKS = ("shallow", "deep", "torchbeast")
+NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
 _OWN = "module:Class"  # among choices: any value of that form
 AUTO = ("num_actors", "envs_per_actor", "num_learner_threads")  # if left open, chosen by a measurement
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monobeast import autotuning, preparation, trial
 from monobeast.autotuning import Sizes, estimate, find_candidates, find_fastest
-from monobeast.config import AUTO, Config
+from monobeast.config import AUTO, NETWORKS, Config
 from monobeast.costs import parts
 from monobeast.costs.limit import Costs, find_bounds
 from monobeast.environments import Spaces
@@ -81,6 +81,19 @@ def test_two_batches_in_a_row_are_of_different_environments_where_that_can_be():
     assert find_candidates(Config(batch_size=8, envs_per_actor=4, num_actors=1), cores=1) == [Sizes(1, 4, 1)]
 
 
+def test_of_images_slots_may_be_wider():
+    """Staler weights did Pong no harm, and CartPole some."""
+    widths = {network: _widths(network, batch_size=8) for network in NETWORKS[1:]}
+
+    assert widths == {"mlp": {8, 16}, "shallow": {8, 16, 32}, "deep": {8, 16, 32}, "torchbeast": {8, 16, 32}}
+    assert _widths("shallow", batch_size=32) == {32, 64} and _widths("mlp", batch_size=640) == {40, 64}
+
+
+def _widths(network, batch_size):
+    candidates = find_candidates(Config(batch_size=batch_size, network=network, num_actors=2), cores=2)
+    return {sizes.envs_per_actor for sizes in candidates}
+
+
 def test_there_are_no_more_actors_than_slots():
     assert max(find_candidates(Config(batch_size=8, num_buffers=3), cores=16)).num_actors == 3
 
@@ -119,10 +132,10 @@ def test_the_slower_side_gets_the_cores(of_actor, of_learner, expected):
     assert find_fastest(costs, cores=4) == expected
 
 
-def test_of_sizes_that_are_alike_the_one_with_the_fewest_processes_is_chosen():
+def test_of_sizes_that_are_alike_the_one_with_the_fewest_processes_and_environments_is_chosen():
     bound_by_the_learner = {Sizes(actors, E, 1): Costs(1e-6, 1e-3, 0.0) for actors in (1, 2, 3) for E in (16, 8)}
 
-    assert find_fastest(bound_by_the_learner, cores=8) == Sizes(1, 16, 1)
+    assert find_fastest(bound_by_the_learner, cores=8) == Sizes(1, 8, 1)
 
 
 # Measured once

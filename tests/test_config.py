@@ -22,7 +22,7 @@ from monobeast.config import Config
         ({"learning_rate": 0.0}, "--learning_rate 0.0: must be above 0"),
         ({"batch_size": 6, "envs_per_actor": 4}, "--batch_size 6 --envs_per_actor 4: one must divide the other"),
         ({"num_actors": 4, "num_buffers": 3}, "--num_buffers 3: must be at least --num_actors 4"),
-        ({"network": "resnet"}, "--network resnet: must be one of auto, shallow, deep, mlp"),
+        ({"network": "resnet"}, "--network resnet: must be one of auto, mlp, shallow, deep, torchbeast"),
         ({"env": lambda: None}, "--env <function .*: must be of type str"),
         ({"env": " "}, "--env '': must be a Gymnasium id"),
         ({"xpid": "../up"}, "--xpid '../up': must be a folder's name"),

@@ -270,5 +270,5 @@ def test_parts_without_an_image_are_refused_where_convolutions_are_asked_for(net
 
 
 def test_an_unknown_network_is_refused():
-    with pytest.raises(ValueError, match="--network resnet: .*shallow, deep, mlp"):
+    with pytest.raises(ValueError, match="--network resnet: .*mlp, shallow, deep"):
         make(network="resnet")
