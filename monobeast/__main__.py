@@ -45,6 +45,8 @@ _PAPER = '"The paper" is IMPALA, arXiv 1802.01561.'
 def main() -> NoReturn:
     """Entry point of the console script and of `python -m monobeast`."""
     _occupy_standard_streams()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.reconfigure(errors="backslashreplace")  # a name may have letters that a terminal can't show
     # Until the training loop takes signals over there is nothing to save: leave at once, without a traceback.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: os._exit(128 + number))
@@ -122,7 +124,7 @@ def _test(chosen: dict[str, Any]) -> int:
     print(f"playing {player.folder}: {config.env}, trained for {player.step:,} agent steps", flush=True)
     print(score.describe_conditions(config, player.environment.action_space, player.seed), flush=True)
     episodes = []
-    with score.EpisodeTable(config.save_episodes) as table:
+    with score.EpisodeTable(config.save_episodes) as table, contextlib.closing(player.environment):
         with contextlib.suppress(WindowClosed):
             for episode in play(player):
                 episodes.append(episode)

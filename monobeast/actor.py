@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,10 +122,14 @@ def make_actor(task: ActorTask) -> Actor:
     makers = pickle.loads(task.makers) if isinstance(task.makers, bytes) else task.makers
     config, seed = task.config, task.config.seed
     seeds = seeding.environment_seeds(seed, task.index, task.generation, config.envs_per_actor)
-    environment = makers.make_environments(config, config.envs_per_actor, seeds)
-    network = makers.make_network(config, task.spaces)
-    sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
-    return Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
+    with ExitStack() as undone:
+        environment = makers.make_environments(config, config.envs_per_actor, seeds)
+        undone.callback(environment.close)
+        network = makers.make_network(config, task.spaces)
+        sampling_seed = seeding.sampling_seed(seed, task.index, task.generation)
+        actor = Actor(environment, LocalPolicy(network, task.weights, sampling_seed), task.index)
+        undone.pop_all()  # its own `close` closes them from here on
+        return actor
 
 
 def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_queue: MessageQueue) -> None:
@@ -148,7 +153,7 @@ def run_actor(task: ActorTask, store: Rollout, free_queue: MessageQueue, full_qu
                 break
             asked_at = ended_at
     except BaseException:  # an environment may also call sys.exit
-        full_queue.put(last_words(made_environment=actor is not None))
+        full_queue.put(last_words(was_ready=actor is not None))
         raise SystemExit(1) from None
     finally:
         if actor is not None:

@@ -20,21 +20,17 @@ from monobeast.main_script import NO_GUARD, NO_GUARD_EXIT_CODE
 from monobeast.makers import Makers
 from monobeast.queues import Failure, FilledSlot
 from monobeast.restarts import RestartLimit
-from monobeast.rollouts import BatchStaging, Rollout, allocate
+from monobeast.rollout_source import ActorsFailed, make_staging
+from monobeast.rollouts import Rollout, allocate
 from monobeast.timeline import Timeline
-from monobeast.transfer import NUM_IN_FLIGHT
 from monobeast.weights import SharedWeights
 
 _MAX_UNDER_WAY = 16  # slot numbers in one free pipe: far below its capacity, so `put` never blocks
 _STOP_GRACE_S = 3.0  # for an actor to finish its unroll and close its environments; then it is killed
 _POLL_S = 1.0  # how often silent actors are looked at
-_NO_ENVIRONMENT = "Its environment or its network could not be made."
+_COULD_NOT_BEGIN = "It could not begin: its environment or its network could not be made, or the first reset failed."
 
 logger = logging.getLogger(__name__)
-
-
-class ActorsFailed(RuntimeError):
-    """The run cannot go on: an actor could not make its environment, or too many were replaced."""
 
 
 class _Seat:
@@ -47,7 +43,7 @@ class _Seat:
         self.index = index
         self.slots = slots
         self.next_generation = first_generation
-        self.made_environment = False
+        self.was_ready = False
         self.child: Child | None = None
         self.waiting: deque[int] = deque()
         self.under_way: set[int] = set()
@@ -109,8 +105,8 @@ class ActorPool:
         core_state: tuple[Tensor, ...],
         weights: SharedWeights,
         first_generation: int = 0,
-        out_log: Path | None = None,
         makers: Makers = Makers(),
+        out_log: Path | None = None,
     ) -> None:
         """Allocates the shared memory; no process starts before the pool is entered.
 
@@ -120,8 +116,8 @@ class ActorPool:
             core_state: Of the actors' networks; gives the shape of the recurrent state.
             weights: Where the actors take their weights.
             first_generation: Of the actors, which gives them their seeds.
-            out_log: Where actors write their stacks when asked by `describe`.
             makers: Of environments and networks.
+            out_log: Where actors write their stacks when asked by `describe`.
 
         Raises:
             ValueError: what makes them cannot be pickled.
@@ -225,12 +221,12 @@ class ActorPool:
             self._take(seat, reply)
         elif isinstance(reply, Failure):
             seat.child.join(_STOP_GRACE_S)  # while it closes its environments
-            could_make = reply.made_environment or seat.made_environment
-            self._replace(seat, reply.describe(), hopeless=None if could_make else _NO_ENVIRONMENT)
+            was_ready = reply.was_ready or seat.was_ready
+            self._replace(seat, reply.describe(), None if was_ready else _COULD_NOT_BEGIN, reply.error)
         else:
             cause = seat.child.describe_end()
             # An environment may end its process by that code as well.
-            lacks_guard = seat.child.wait_for_exit_code() == NO_GUARD_EXIT_CODE and not seat.made_environment
+            lacks_guard = seat.child.wait_for_exit_code() == NO_GUARD_EXIT_CODE and not seat.was_ready
             self._replace(seat, cause, hopeless=NO_GUARD if lacks_guard else None)
 
     def _take(self, seat: _Seat, filled: FilledSlot) -> None:
@@ -248,23 +244,24 @@ class ActorPool:
             self.timeline.add(*who, "wait for a slot", filled.asked_at, filled.began_at)
             self.timeline.add(*who, "rollout", filled.began_at, filled.ended_at)
             self.timeline.add(os.getpid(), "learner", "copy", start, end)
-        seat.made_environment = True
+        seat.was_ready = True
         seat.release(slot)
 
-    def _replace(self, seat: _Seat, cause: str, hopeless: str | None = None) -> None:
+    def _replace(self, seat: _Seat, cause: str, hopeless: str | None = None, error: str = "") -> None:
         """Ends a seat's process for certain, then gives its slots to a new one, unless the run must end.
 
         Args:
             seat: Of an actor that has failed.
             cause: How it did.
             hopeless: Why the next one would fail as well; None where it may not.
+            error: What its exception says, in one line.
         """
         seat.end()
         complaint = f"actor {seat.index} ({self._config.env}) {cause}"
         if hopeless is not None:
-            raise ActorsFailed(f"{complaint}\n{hopeless}")
+            raise ActorsFailed(f"{complaint}\n{hopeless}", error)
         if not self._restart_limit.take():
-            raise ActorsFailed(f"{complaint}\nThe run gives up: {self._restart_limit}.")
+            raise ActorsFailed(f"{complaint}\nThe run gives up: {self._restart_limit}.", error)
         self.num_restarts += 1
         logger.warning("%s\nIt is replaced (restart %d).", complaint, self.num_restarts)
         self._start(seat)
@@ -276,11 +273,3 @@ class ActorPool:
             seat.start(self._config.start_method, task, self._store)
         except NotStarted as failure:
             self._replace(seat, str(failure))
-
-
-def make_staging(config: Config, spaces: Spaces, core_state: tuple[Tensor, ...]) -> BatchStaging:
-    """Memory in which slots of E columns become batches of B: pinned, and as often as batches may be under way."""
-    is_on_gpu = (config.device or "cpu") != "cpu"
-    num_batches = max(1, config.envs_per_actor // config.batch_size) * (NUM_IN_FLIGHT if is_on_gpu else 1)
-    sizes = (config.unroll_length, config.batch_size, spaces.observation, spaces.action, core_state)
-    return BatchStaging([allocate(*sizes, is_pinned=is_on_gpu) for _ in range(num_batches)])

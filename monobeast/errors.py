@@ -1,4 +1,7 @@
-"""What an error says, in one line."""
+"""What an error says, in one line, and whether it says that memory ran out."""
+
+# Of PyTorch for the CPU and for GPUs, and of the libraries that it calls, such as cuBLAS.
+_NO_MEMORY = ("allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 def describe(error: BaseException, is_short: bool = False) -> str:
@@ -14,3 +17,8 @@ def describe(error: BaseException, is_short: bool = False) -> str:
     text = " ".join(" ".join(lines).split())
     text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the memory of this machine or of a GPU ran out."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)

@@ -118,8 +118,11 @@ def _look_inside(network: Network, rollout: Rollout) -> tuple[Tensor, dict[nn.Mo
     hooks = [relu.register_forward_hook(lambda relu, _, out: outputs.update({relu: out})) for relu in _relus(network)]
     if isinstance(network, AgentNetwork):
         hooks.append(network.policy.register_forward_pre_hook(lambda head, inputs: outputs.update({head: inputs[0]})))
+    # A network that draws numbers would draw others afterwards, depending on when rows are written.
+    device = rollout.is_first.device
+    own_randomness = torch.random.fork_rng([] if device.type == "cpu" else [device])
     try:
-        with torch.no_grad():
+        with torch.no_grad(), own_randomness:
             return network(rollout.inputs, rollout.core_state).policy_params, outputs
     finally:
         for hook in hooks:

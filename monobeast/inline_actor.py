@@ -2,7 +2,6 @@
 
 import os
 import time
-import traceback
 from typing import Any, Self
 
 import torch
@@ -10,11 +9,12 @@ from torch import Tensor
 
 from monobeast import plain_values
 from monobeast.actor import Actor, ActorTask, make_actor
-from monobeast.actor_pool import ActorsFailed, make_staging
 from monobeast.bottleneck import Times
 from monobeast.config import Config
 from monobeast.environments import Spaces
 from monobeast.makers import Makers
+from monobeast.queues import last_words
+from monobeast.rollout_source import ActorsFailed, make_staging
 from monobeast.rollouts import Rollout, allocate
 from monobeast.signals import StopSignals
 from monobeast.timeline import Timeline
@@ -38,10 +38,10 @@ class InlineActor:
         weights: SharedWeights,
         first_generation: int = 0,
         makers: Makers = Makers(),
-        stop: StopSignals = StopSignals(),
+        stop: StopSignals | None = None,
     ) -> None:
         """Takes arguments of `ActorPool`, and signals that interrupt the environments."""
-        self._stop = stop
+        self._stop = stop or StopSignals()
         self._task = ActorTask(config, spaces, index=0, generation=first_generation, weights=weights, makers=makers)
         sizes = (config.unroll_length, config.envs_per_actor, spaces.observation, spaces.action, core_state)
         self._slot, self._staging = allocate(*sizes), make_staging(config, spaces, core_state)
@@ -72,7 +72,7 @@ class InlineActor:
                 self._actor.close()
 
     def describe(self) -> str:
-        """Like `ActorPool.describe`."""
+        """There is nothing to tell: a learner that can be asked is not in its environments."""
         return "no actor processes: rollouts are made in the learner's own"
 
     def get_batch(self, timeout_s: float) -> Rollout | None:
@@ -88,8 +88,9 @@ class InlineActor:
                 try:
                     self._actor.unroll(self._slot)
                 except (Exception, SystemExit) as error:
-                    cause = f"ended with an exception:\n{traceback.format_exc().rstrip()}"
-                    raise ActorsFailed(f"the actor ({self._task.config.env}) {cause}") from error
+                    failure = last_words()
+                    complaint = f"the actor ({self._task.config.env}) {failure.describe()}"
+                    raise ActorsFailed(complaint, failure.error) from error
                 self._staging.put(self._slot)
             self._count(start)
         return batch

@@ -69,7 +69,7 @@ class Makers(NamedTuple):
         Does not change the caller's random state.
         """
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seeding.network_seed(config.seed))
+            torch.random.default_generator.manual_seed(seeding.network_seed(config.seed))  # of the CPU alone
             shapes = spaces.observation, spaces.action
             network = self.network or config.network
             how = config.use_lstm, config.precision, config.memory_format, config.normalize_observations

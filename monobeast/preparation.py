@@ -9,6 +9,7 @@ import torch
 from monobeast import autotuning, environments, seeding
 from monobeast.config import AUTO, Config
 from monobeast.environments import Spaces
+from monobeast.errors import describe, is_out_of_memory
 from monobeast.files import require_place, user_path
 from monobeast.main_script import check_main_script
 from monobeast.makers import Makers
@@ -92,7 +93,7 @@ def require_compiler(device: str) -> None:
     try:
         torch.compile(lambda tensor: tensor + 1, dynamic=False)(torch.zeros(1, device=device))
     except Exception as error:
-        reason = str(error).partition("\n")[0]
+        reason = describe(error, is_short=True)
         raise ValueError(f"--compile: PyTorch can compile nothing for {device} here: {reason}") from error
 
 
@@ -106,7 +107,7 @@ def _make_network(config: Config, spaces: Spaces, makers: Makers) -> Network:
     try:
         return makers.make_network(config, spaces)
     except (RuntimeError, MemoryError) as error:
-        if "allocate" not in str(error) and not isinstance(error, MemoryError):
+        if not is_out_of_memory(error):
             raise
         reason = f"for observations {textwrap.shorten(str(spaces.observation), 200)} does not fit into memory"
         raise ValueError(f"--network {config.network}: one {reason}") from error

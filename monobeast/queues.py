@@ -5,12 +5,16 @@ in a shared queue keeps the read lock for ever; here no lock is shared, and the 
 """
 
 import multiprocessing
+import sys
 import traceback
 from typing import Any, NamedTuple
 
+from monobeast.errors import describe
+
 # A message about a slot is one write of some hundred bytes, far below PIPE_BUF, so the kernel writes it whole or not at
 # all. A child's traceback may be longer; nobody else writes to its pipe, and a cut-off one ends in an end of file.
-_MAX_TRACEBACK = 16_384
+_LONGEST_TRACEBACK = 16_384
+_LONGEST_ERROR = 1_000
 
 
 class FilledSlot(NamedTuple):
@@ -25,8 +29,9 @@ class FilledSlot(NamedTuple):
 class Failure(NamedTuple):
     """A child's last message before an exception ends it."""
 
+    error: str  # in one line
     traceback: str
-    made_environment: bool | None = None  # only an actor says so; False: it failed before it had an environment
+    was_ready: bool | None = None  # only an actor says so; False: it failed before its first step
 
     def describe(self) -> str:
         """How the child ended."""
@@ -83,6 +88,7 @@ class MessageQueue:
             return None
 
 
-def last_words(made_environment: bool | None = None) -> Failure:
-    """The traceback of the exception being handled; if long, only its end."""
-    return Failure(traceback.format_exc()[-_MAX_TRACEBACK:], made_environment)
+def last_words(was_ready: bool | None = None) -> Failure:
+    """The exception being handled, with its traceback; of a long one only the end."""
+    error = describe(sys.exc_info()[1], is_short=True)
+    return Failure(error[:_LONGEST_ERROR], traceback.format_exc()[-_LONGEST_TRACEBACK:], was_ready)

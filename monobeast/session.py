@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from monobeast import allocator, bottleneck, seeding
-from monobeast.actor_pool import ActorPool, ActorsFailed
+from monobeast.actor_pool import ActorPool
 from monobeast.bottleneck import ShareMeter, Times
-from monobeast.errors import describe
+from monobeast.errors import describe, is_out_of_memory
 from monobeast.evaluation_schedule import EvaluationSchedule
 from monobeast.files import user_path
 from monobeast.inline_actor import InlineActor
@@ -24,6 +24,7 @@ from monobeast.learner import Learner
 from monobeast.preparation import PreparedRun
 from monobeast.publisher import make_publisher
 from monobeast.resources import machine
+from monobeast.rollout_source import ActorsFailed, RolloutSource
 from monobeast.rollouts import Rollout
 from monobeast.runs import bad_batch, checkpoint, exact_resume, permission, run_folder
 from monobeast.runs.console import logger
@@ -66,12 +67,7 @@ class Session:
         torch.manual_seed(seeding.learner_seed(self.config.seed, self.num_resumes))
         weights = SharedWeights(weights_of(prepared.network), version=self.learner.num_updates)
         self.publisher = make_publisher(weights, self.config)
-        core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
-        shared = (self.config, prepared.spaces, core_state, weights, generation)
-        if self.config.num_actors == 0:
-            self.actors = InlineActor(*shared, prepared.makers, stop)
-        else:
-            self.actors = ActorPool(*shared, folder / "out.log", prepared.makers)
+        self.actors = self._make_actors(prepared, weights)
         self.actors.timeline = self.timeline
         if prepared.saved and self.config.exact_resume:
             exact_resume.set_state(prepared.saved, self.actors, self.learner)
@@ -86,6 +82,13 @@ class Session:
                 makers=prepared.makers,
                 sinks=sinks,
             )
+
+    def _make_actors(self, prepared: PreparedRun, weights: SharedWeights) -> RolloutSource:
+        core_state, generation = prepared.network.initial_state(1), seeding.first_generation(self.num_resumes)
+        arguments = (self.config, prepared.spaces, core_state, weights, generation, prepared.makers)
+        if self.config.num_actors == 0:
+            return InlineActor(*arguments, stop=self.stop)
+        return ActorPool(*arguments, out_log=self.folder / "out.log")
 
     @property
     def num_restarts(self) -> int:
@@ -113,14 +116,11 @@ class Session:
                 self._note(failure)
                 logger.error("%s", failure)
             state = "failed" if self.stop.received is None else "stopped"
-        except torch.cuda.OutOfMemoryError as error:
-            self._note(error)
-            remedy = "reduce --batch_size or --unroll_length, or use a smaller --network"
-            logger.error("%s\nThe GPU's memory is full: %s.", error, remedy)
-            return "failed"
         except Exception as error:
             self._note(error)
-            logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc())
+            logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc().rstrip())
+            if is_out_of_memory(error):
+                logger.error("Memory is full: reduce --batch_size or --unroll_length, or use a smaller --network.")
             return "failed"
         return self._finish(state)
 
@@ -130,13 +130,12 @@ class Session:
 
     def _note(self, failure: Exception) -> None:
         """Stores the reason why the run failed in one line; the log has all of it."""
-        first, *others = str(failure).splitlines() or [""]
-        if not isinstance(failure, (ActorsFailed, BadUpdates, Stalled)):
-            first = describe(failure, is_short=True)
-        elif first.endswith(":"):  # a traceback follows, whose lines are indented but for its exception's own
-            causes = [line for line in others if line[:1].strip() and not line.startswith("Traceback")]
-            first = " ".join([first, *causes[:1]])
-        self.failure = first
+        if isinstance(failure, ActorsFailed):
+            self.failure = failure.summary
+        elif isinstance(failure, (BadUpdates, Stalled)):
+            self.failure = str(failure).splitlines()[0]
+        else:
+            self.failure = describe(failure, is_short=True)
 
     def _loop(self, watch: StallWatch) -> None:
         """actors -> batch -> update -> weights -> actors."""

@@ -44,8 +44,8 @@ class StopSignals:
         Args:
             even_before: Whether one that came before does, too.
         """
-        self._raises = True
         try:
+            self._raises = True
             if even_before and self.received is not None:
                 raise Stopped
             yield

@@ -44,7 +44,7 @@ def _wait(child: Child, timeout_s: float) -> Any:
     if isinstance(reply, _Result):
         return reply.value
     if isinstance(reply, Failure):
-        raise TrialFailed(reply.traceback.strip().splitlines()[-1])
+        raise TrialFailed(reply.error)
     raise TrialFailed(child.describe_end())
 
 

@@ -114,7 +114,7 @@ class Boom(Stub):
     def step(self, action):
         result = super().step(action)
         if self.step_number == self.k:
-            raise RuntimeError(f"boom in step {self.k}")
+            raise RuntimeError(f"boom in step {self.k}") from KeyError("k")
         return result
 
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from monobeast import environments
-from monobeast.actor import Actor
+from monobeast.actor import Actor, ActorTask, make_actor
 from monobeast.config import Config
+from monobeast.environments import Spaces
 from monobeast.policy import Decision
 from monobeast.rollouts import allocate
 
@@ -35,6 +36,19 @@ class SpyPolicy:
         inputs = type(inputs)(*(tensor.clone() for tensor in inputs))
         self.seen.append((inputs, core_state, decision))
         return decision
+
+
+class NoNetwork:
+    """Makers that have environments, and no network for them."""
+
+    def __init__(self, environment):
+        self.environment = environment
+
+    def make_environments(self, config, num_envs, seeds):
+        return self.environment
+
+    def make_network(self, config, spaces):
+        raise RuntimeError("no network")
 
 
 def collect(env, unroll_length, num_rollouts, **settings):
@@ -132,3 +146,15 @@ def test_every_field_is_written():
     for name, tensor in rollout._replace(core_state=rollout.core_state[0])._asdict().items():
         unwritten = tensor.isnan() if tensor.is_floating_point() else tensor == -(2**63)
         assert not unwritten.any(), name
+
+
+def test_environments_of_an_actor_that_cannot_be_made_are_closed(monkeypatch):
+    config = Config(env="stub_environments:Fixed5-v0", envs_per_actor=1, seed=1)
+    environment = environments.make(config, 1, [1])
+    closed = []
+    monkeypatch.setattr(environment, "close", lambda: closed.append(True))
+    spaces = Spaces(environment.observation_space, environment.action_space)
+    with pytest.raises(RuntimeError, match="no network"):
+        make_actor(ActorTask(config, spaces, index=0, generation=0, weights=None, makers=NoNetwork(environment)))
+
+    assert closed == [True]

@@ -298,6 +298,8 @@ def test_a_failing_environment_is_named_and_replaced_until_the_limit(caplog):
         assert text.startswith("actor ") and "stub_environments:Boom-v0" in text
         assert "RuntimeError: boom in step 12" in text and "stub_environments.py" in text
     assert "--max_actor_restarts 3" in str(failure.value)
+    summary = r"actor \d \(stub_environments:Boom-v0\) ended with an exception: RuntimeError: boom in step 12"
+    assert re.fullmatch(summary, failure.value.summary)  # not its cause, whose traceback comes first
 
 
 @pytest.mark.parametrize("code", [0, 3, NO_GUARD_EXIT_CODE])

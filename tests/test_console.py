@@ -259,3 +259,15 @@ def test_a_bar_of_the_caller_stays_whole(tmp_path, monkeypatch):
 
     message, bar, seeds, *_ = lines_shown(stub_terminal.getvalue(), 120)
     assert message.endswith("a message") and BAR.fullmatch(bar) and seeds.startswith("seeds:  33%|")
+
+
+def test_a_message_that_cannot_be_shown_silences_no_other(tmp_path, monkeypatch):
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", write_through=True)
+    monkeypatch.setattr(sys, "stdout", shown)
+    with console(tmp_path / "out.log"):
+        for message in ("one", "π", "two"):
+            logger.info(message)
+
+    lines = shown.buffer.getvalue().decode("latin-1").splitlines()
+    assert [line.split()[-1] for line in lines] == ["one", "two"]
+    assert "π" in (tmp_path / "out.log").read_text(encoding="utf-8")

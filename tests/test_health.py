@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete
 from random_rollouts import weigh
-from stub_networks import Recurrent
+from stub_networks import Noisy, Recurrent
 from torch import nn
 
 from monobeast import health
@@ -222,3 +222,15 @@ def test_an_update_gives_the_sums_without_a_gradient():
     assert sums["sum_of_count"] == 2
     assert not any(value.requires_grad for value in sums.values())
     assert Learner(agent, CONFIG).measure_features(rollout).keys() >= {"feature_std", "logits_std"}
+
+
+def test_a_look_inside_draws_no_numbers_that_the_next_update_would_have_drawn():
+    """Else a run of a network with dropout would depend on when its rows are written."""
+    network = OwnNetwork(Noisy(Discrete(3), 2), Categorical(2))
+    rollout = make_rollout([0.5, 0.5])
+    rollout.observation.fill_(1)
+    before = torch.get_rng_state()
+
+    health.measure_features(network, rollout)
+
+    assert torch.equal(torch.get_rng_state(), before)

@@ -62,6 +62,7 @@ ROWS = [
     "publisher",
     "optimizers",
     "learner",
+    "rollout_source",
     "actor_pool",
     "inline_actor",
     "costs",

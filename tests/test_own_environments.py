@@ -285,7 +285,7 @@ def test_what_only_the_main_script_defines_late_ends_the_run_with_its_name(tmp_p
     )
 
     assert (result.returncode, result.stderr) == (0, "") and result.stdout.endswith("failed\n")
-    assert "Can't get attribute 'Late'" in result.stdout and "or its network could not be made." in result.stdout
+    assert "Can't get attribute 'Late'" in result.stdout and "its network could not be made, or" in result.stdout
     assert meta_of(tmp_path / "run")["network"] == "script:Late"
 
 

@@ -91,6 +91,7 @@ HEADER = "step,actor,env,episode_return,episode_length\n"
         ("episodes.csv", HEADER, "episodes.csv: no episode has finished yet"),
         ("episodes.csv", HEADER + "9,0,0,1,9\n9,0,0,1\n", "episodes.csv, line 3: 4 cells, expected 5"),
         ("episodes.csv", HEADER + "9,0,0,x,9\n", "episodes.csv, line 2: could not convert string to float: 'x'"),
+        ("episodes.csv", HEADER + '9,0,0,1,9\n9,0,0,"1,9\n9,0,0,1,9\n', "episodes.csv, line 3: could not convert"),
         ("episodes.csv", HEADER + "9,0,0,,9\n", "episode_return of row 1 is empty or not finite"),
         ("episodes.csv", HEADER + "9,0,0,1,9\n8,0,0,1,9\n", "row 2 is of an earlier step than the row before it"),
         ("episodes.csv", b"\xff\n", "episodes.csv is damaged"),

@@ -211,6 +211,25 @@ def test_an_update_that_fails_ends_the_run_and_leaves_the_last_checkpoint(tmp_pa
     assert torch.load(result.folder / "checkpoint.pt", weights_only=True)["learner"]["num_updates"] == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "has_remedy"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("no"), False),
+    ],
+)
+def test_where_memory_ran_out_a_remedy_is_named(tmp_path, monkeypatch, error, has_remedy):
+    def fail(self, batch):
+        raise error
+
+    monkeypatch.setattr(session.Learner, "update", fail)
+    result = train_stub(tmp_path, "Fixed5-v0", num_actors=0)
+
+    assert result.state == "failed"
+    assert ("reduce --batch_size" in (result.folder / "out.log").read_text()) == has_remedy
+
+
 def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
     intact = session.Learner.update
 

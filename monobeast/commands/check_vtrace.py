@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -57,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             tolerance=arguments.tolerance,
             skip=arguments.skip,
         )
-    encoding = sys.stdout.encoding or "utf-8"
-    print(str(report).encode(encoding, "backslashreplace").decode(encoding))  # a name may be what it can't show
+    print(report)
     return 0 if report.agrees else 1
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from monobeast import allocator, seeding, trees
 from monobeast.actor import Actor
-from monobeast.actor_pool import make_staging
+from monobeast.rollout_source import make_staging
 from monobeast.config import Config
 from monobeast.environments import Spaces, VectorEnvironment
 from monobeast.learner import Learner, compute_log_rhos, compute_loss, compute_returns

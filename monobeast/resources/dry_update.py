@@ -7,6 +7,7 @@ from torch import Tensor
 
 from monobeast.config import Config
 from monobeast.environments import Spaces
+from monobeast.errors import is_out_of_memory
 from monobeast.learner import Learner
 from monobeast.networks import Network
 from monobeast.rollouts import allocate
@@ -28,7 +29,7 @@ def measure_peak(config: Config, spaces: Spaces, network: Network) -> int | None
         _update(config, spaces, network)
         torch.cuda.synchronize(device)
     except RuntimeError as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return None
     finally:
@@ -54,8 +55,3 @@ def _update(config: Config, spaces: Spaces, network: Network) -> None:
     copies = [flatten(weights_of(learner.network)) for _ in range(1 + config.force_lag)]
     learner.update(batch)
     del next_batch, copies
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error means out of memory; libraries called by torch, such as cuBLAS, have their own errors for it."""
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error) or "ALLOC_FAILED" in str(error)

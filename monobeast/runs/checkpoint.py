@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from monobeast.config import Config
+from monobeast.errors import describe
 from monobeast.files import replaced, sync
 
 FILE_NAME = "checkpoint.pt"
@@ -93,7 +94,7 @@ def read(path: Path) -> dict[str, Any]:
         reason = "it holds more than tensors and plain values, of which nothing was run"
         raise ValueError(f"{path} is not a checkpoint: {reason}") from error
     except Exception as error:  # a damaged file may raise anything
-        raise ValueError(f"{path} is not a checkpoint: {(str(error).splitlines() or [repr(error)])[0]}") from error
+        raise ValueError(f"{path} is not a checkpoint: {describe(error, is_short=True)}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != _FORMAT_VERSION:
         raise ValueError(f"{path} is not a checkpoint of format {_FORMAT_VERSION}: its format is {version}")

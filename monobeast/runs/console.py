@@ -18,7 +18,8 @@ class _StandardOutput(logging.StreamHandler):
     """Falls silent when the reader is gone, as after `| head -1`; the run continues."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        logger.removeHandler(self)
+        if not isinstance(sys.exc_info()[1], UnicodeError):  # this one message alone can't be shown
+            logger.removeHandler(self)
 
 
 class _Terminal(_StandardOutput):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from monobeast import environments, seeding
 from monobeast.config import Config
+from monobeast.errors import describe
 from monobeast.learner import Learner
 from monobeast.networks import load_weights, make_network
 from monobeast.runs import checkpoint, run_folder
@@ -62,7 +63,7 @@ def read(path: Path) -> TorchBeastCheckpoint:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
-        raise ValueError(f"{path} cannot be read: {(str(error).splitlines() or [repr(error)])[0]}") from error
+        raise ValueError(f"{path} cannot be read: {describe(error, is_short=True)}") from error
     content = content if isinstance(content, dict) else {}
     weights, flags = content.get("model_state_dict"), content.get("flags")
     if not isinstance(weights, dict) or not isinstance(flags, dict) or "env" not in flags:
