@@ -8,6 +8,7 @@ Recorded runs of the same commit and settings are not repeated.
 import argparse
 import concurrent.futures
 import csv
+import importlib
 import itertools
 import json
 import os
@@ -30,8 +31,9 @@ PICTURE = recorder.ROOT / "docs" / "lag.png"
 LAGS = (0, 4, 64)  # updates
 CORRECTIONS = ("vtrace", "one_step", "epsilon", "none")
 SEEDS = (1, 2, 3)
-# Without actor processes, so that the lag is exact and a run repeats.
-_ALONE = {"num_actors": 0, "num_learner_threads": 1}
+# Without actor processes, so that the lag is exact and a run repeats. With a row for every update, means over the rows
+# do so, too: over longer intervals, which the clock ends, the effective sample size is smaller.
+_ALONE = {"num_actors": 0, "num_learner_threads": 1, "log_interval_s": 1e-6}
 SETTINGS = {
     "Catch": ladder.CATCH | {"total_steps": 200_000, "entropy_cost_end": 0.0} | _ALONE,
     "CartPole": ladder.CARTPOLE | {"total_steps": 300_000} | _ALONE,
@@ -49,7 +51,7 @@ class Outcome(NamedTuple):
     seed: int
     last_return: float  # mean of the last 100 episodes
     mean_return: float  # over the steps of the whole run: how soon it learned
-    effective_sample_size: float  # means over the rows of logs.csv
+    effective_sample_size: float  # of a batch, mean over the updates
     kl: float
 
 
@@ -85,6 +87,7 @@ def run_all() -> None:
         under_way = {pool.submit(train, *one, Path(savedir)): one for one in wanted[1:] if one not in done}
         if wanted[0] not in done:
             outcomes.append(measure(*wanted[0], first))
+            keep(sorted(outcomes), meta)
         try:
             for future in concurrent.futures.as_completed(under_way):
                 outcomes.append(measure(*under_way[future], future.result()))
@@ -168,6 +171,7 @@ def draw(outcomes: list[Outcome]) -> None:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__).parse_args()
+    importlib.import_module("matplotlib")  # rather now than after half an hour
     run_all()
     draw(read())
     import results  # which reads what this file keeps
