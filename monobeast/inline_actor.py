@@ -1,7 +1,10 @@
 """Collects rollouts without actor processes, for `--num_actors 0`: repeatable, and a debugger can step through it."""
 
+import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -16,9 +19,11 @@ from monobeast.makers import Makers
 from monobeast.queues import last_words
 from monobeast.rollout_source import ActorsFailed, make_staging
 from monobeast.rollouts import Rollout, allocate
-from monobeast.signals import StopSignals
+from monobeast.signals import Stopped, StopSignals
 from monobeast.timeline import Timeline
 from monobeast.weights import SharedWeights
+
+logger = logging.getLogger(__name__)
 
 
 class InlineActor:
@@ -53,23 +58,17 @@ class InlineActor:
         self._state_version = -1  # of the weights at that time; newer ones: its batch has been learned from
 
     def __enter__(self) -> Self:
-        with self._stop.raised():
+        with self._own_code():
             self._actor = make_actor(self._task)
-        try:
-            self._restore()
-        except BaseException:
-            self._actor.close()
-            raise
+            try:
+                self._restore()
+            except BaseException:
+                self._close()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._actor is None:
-            return
-        try:
-            self._keep_state()  # there may be none after the close
-        finally:
-            with self._stop.raised(even_before=False):
-                self._actor.close()
+        self._close()
 
     def describe(self) -> str:
         """There is nothing to tell: a learner that can be asked is not in its environments."""
@@ -81,28 +80,57 @@ class InlineActor:
         Raises:
             ActorsFailed: the environment or the policy failed.
         """
-        self._keep_state()
-        start = time.perf_counter()
-        with self._stop.raised():
+        with self._own_code():
+            self._keep_state()
+            start = time.perf_counter()
             while (batch := self._staging.pop()) is None:
-                try:
-                    self._actor.unroll(self._slot)
-                except (Exception, SystemExit) as error:
-                    failure = last_words()
-                    complaint = f"the actor ({self._task.config.env}) {failure.describe()}"
-                    raise ActorsFailed(complaint, failure.error) from error
+                self._actor.unroll(self._slot)
                 self._staging.put(self._slot)
             self._count(start)
         return batch
 
     def get_state(self) -> dict[str, Any]:
-        """The exact state as plain values and tensors, for `set_state`; only with `--exact_resume`."""
-        self._keep_state()
+        """The exact state as plain values and tensors, for `set_state`; only with `--exact_resume`.
+
+        Raises:
+            ActorsFailed: the environment has none to give.
+        """
+        with self._own_code(even_after_a_signal=True):
+            self._keep_state()
         return self._state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores the state of `get_state`; call it before the actor is entered."""
         self._state = state
+
+    @contextmanager
+    def _own_code(self, even_after_a_signal: bool = False) -> Iterator[None]:
+        """For the user's code in this process: a signal interrupts it, and the run fails by what it raises.
+
+        Args:
+            even_after_a_signal: Whether it begins although a signal came before; the next one interrupts it.
+        """
+        try:
+            with self._stop.raised(even_before=not even_after_a_signal):
+                yield
+        except Stopped:
+            raise
+        except BaseException as error:  # sys.exit and KeyboardInterrupt too: signals have another way in
+            failure = last_words()
+            complaint = f"the actor ({self._task.config.env}) {failure.describe()}"
+            raise ActorsFailed(complaint, failure.error) from error
+
+    def _close(self) -> None:
+        """Closes the environments; whether that works is of no consequence for the run."""
+        if self._actor is None:
+            return
+        try:
+            with self._own_code(even_after_a_signal=True):
+                self._actor.close()
+        except Stopped:
+            logger.warning("the environments were still being closed when a signal came")
+        except ActorsFailed as failure:
+            logger.warning("the environments could not be closed: %s", failure)
 
     def _count(self, start: float) -> None:
         """Counts the time since `start` as the environments', and the time before as the learner's."""

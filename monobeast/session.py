@@ -104,31 +104,44 @@ class Session:
         return state
 
     def _train(self) -> str:
+        """Runs the loop between the start and the end of the actors."""
         try:
             with StallWatch(self.config.stall_timeout_s, self.folder / "out.log") as watch, self.actors:
-                with self._stop_announced():
-                    self._loop(watch)
-            state = "complete" if self._has_all_steps or self.stop.received is None else "stopped"
-        except Stopped:
-            state = "complete" if self._has_all_steps else "stopped"
-        except (ActorsFailed, BadUpdates, Stalled) as failure:  # the learner is sound: what it learned is kept
-            if self.stop.received is None:
-                self._note(failure)
-                logger.error("%s", failure)
-            state = "failed" if self.stop.received is None else "stopped"
+                state = self._loop_to_its_end(watch)
+                return self._finish(state)  # before environments are closed, which may fail or hang
+        except (Stopped, ActorsFailed) as reason:  # before the loop: there is nothing new to save
+            return self._name_state(reason)
         except Exception as error:
             self._note(error)
             logger.error("the run failed; an earlier checkpoint stays as it is\n%s", traceback.format_exc().rstrip())
             if is_out_of_memory(error):
                 logger.error("Memory is full: reduce --batch_size or --unroll_length, or use a smaller --network.")
             return "failed"
-        return self._finish(state)
+
+    def _loop_to_its_end(self, watch: StallWatch) -> str:
+        """Runs the loop; returns how it ended, unless by a fault of the learner itself."""
+        try:
+            with self._stop_announced():
+                self._loop(watch)
+            return "complete" if self._has_all_steps or self.stop.received is None else "stopped"
+        except (Stopped, ActorsFailed, BadUpdates, Stalled) as reason:  # the learner is sound: what it learned is kept
+            return self._name_state(reason)
+
+    def _name_state(self, reason: BaseException) -> str:
+        """How a run ended for this reason; reports a failure."""
+        if self._has_all_steps and isinstance(reason, Stopped):
+            return "complete"
+        if self.stop.received is not None:
+            return "stopped"
+        self._note(reason)
+        logger.error("%s", reason)
+        return "failed"
 
     @property
     def _has_all_steps(self) -> bool:
         return self.learner.step >= self.config.total_steps
 
-    def _note(self, failure: Exception) -> None:
+    def _note(self, failure: BaseException) -> None:
         """Stores the reason why the run failed in one line; the log has all of it."""
         if isinstance(failure, ActorsFailed):
             self.failure = failure.summary
@@ -260,6 +273,7 @@ class Session:
     def _save(self) -> None:
         if self.config.disable_checkpoint:
             return
+        self.log.flush()  # so that no episode is counted in a checkpoint and missing in its file
         if not all(parameter.isfinite().all() for parameter in self.learner.network.parameters()):
             raise FloatingPointError("the weights are not finite any more; no checkpoint is made of them")
         content = {

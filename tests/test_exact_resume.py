@@ -197,14 +197,29 @@ def test_updates_left_out_in_a_row_are_counted_on(tmp_path):
         learner.faults.restore(num_in_a_row=4)
         stop(learner)
 
-    counts = []
+    def set_state(saved, actors, learner):
+        intact(saved, actors, learner)
+        counts.append(learner.faults.num_in_a_row)
+
+    counts, intact = [], exact_resume.set_state
     with doing_after(5, Learner, "update", count_four):
         begin(tmp_path, "stopped", CATCH)
     with doing_after(1, Learner, "load_state_dict", stop), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_resume, "get_state", lambda _, learner: counts.append(learner.faults.num_in_a_row))
+        patch.setattr(exact_resume, "set_state", set_state)
         go_on(tmp_path)
 
     assert counts == [4]
+
+
+def test_a_signal_before_the_environments_are_there_again_stops_a_run_that_stays_as_it_was(tmp_path):
+    with doing_after(5, Learner, "update", stop):
+        begin(tmp_path, "stopped", CATCH)
+    saved = (tmp_path / "stopped" / "checkpoint.pt").read_bytes()
+    with doing_after(1, Learner, "load_state_dict", stop):
+        go_on(tmp_path)
+
+    assert json.loads((tmp_path / "stopped" / "meta.json").read_text())["state"] == "stopped"
+    assert (tmp_path / "stopped" / "checkpoint.pt").read_bytes() == saved
 
 
 def test_the_checkpoint_opens_without_running_code(tmp_path):

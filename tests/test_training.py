@@ -1,7 +1,9 @@
 """`monobeast.train` from Python, and how a run ends when something fails."""
 
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import torch
 from csv_rows import rows_of
 
 import monobeast
-from monobeast import session
+from monobeast import inline_actor, session
 from monobeast.config import Config
 from monobeast.runs import checkpoint
 
@@ -193,6 +195,59 @@ def test_a_run_whose_actors_fail_keeps_what_it_learned(tmp_path, num_actors):
     assert state["learner"]["step"] == int(rows_of(result.folder / "logs.csv")[-1]["step"]) == result.step > 0
     log = (result.folder / "out.log").read_text()
     assert "RuntimeError: boom in step 50" in log and "stub_environments:Boom50-v0" in log
+
+
+ODD_ENDS = [RuntimeError("no"), SystemExit(0), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("error", ODD_ENDS, ids=repr)
+@pytest.mark.parametrize(("place", "steps"), [("make_actor", 0), ("Actor.unroll", 160)])
+def test_whatever_the_users_code_raises_in_this_process_the_run_fails_by_it(tmp_path, monkeypatch, place, steps, error):
+    def fail(*_):
+        raise error
+
+    intact = inline_actor.Actor.unroll
+    calls = itertools.count(1)
+    if place == "make_actor":
+        monkeypatch.setattr(inline_actor, "make_actor", fail)
+    else:
+        monkeypatch.setattr(inline_actor.Actor, "unroll", lambda *now: fail() if next(calls) > 2 else intact(*now))
+    result = monobeast.train(Config(**CATCH, envs_per_actor=8, savedir=str(tmp_path)))
+
+    assert (result.state, result.step) == ("failed", steps)
+    assert type(error).__name__ in meta_of(result.folder)["reason"]
+    if steps:
+        assert torch.load(result.folder / "checkpoint.pt", weights_only=True)["learner"]["step"] == steps
+
+
+@pytest.mark.parametrize("error", [*ODD_ENDS, signal.SIGTERM], ids=repr)
+def test_environments_that_cannot_be_closed_cost_nothing(tmp_path, monkeypatch, error):
+    def fail(actor):
+        if error is signal.SIGTERM:  # as in a close that hangs
+            os.kill(os.getpid(), error)
+        else:
+            raise error
+
+    monkeypatch.setattr(inline_actor.Actor, "close", fail)
+    result = monobeast.train(Config(**CATCH, savedir=str(tmp_path)))
+
+    assert result.state == meta_of(result.folder)["state"] == "complete"
+    assert torch.load(result.folder / "checkpoint.pt", weights_only=True)["learner"]["step"] == result.step == 800
+    assert re.search("the environments (could not be|were still being) closed", (result.folder / "out.log").read_text())
+
+
+def test_a_checkpoint_counts_no_episode_that_is_not_in_the_file(tmp_path, monkeypatch):
+    counts, intact = [], checkpoint.save
+
+    def save(folder, content):
+        counts.append((content["log"]["num_episodes"], len(rows_of(folder / "episodes.csv"))))
+        intact(folder, content)
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    monobeast.train(Config(**CATCH, savedir=str(tmp_path), checkpoint_interval_s=1e-6, log_interval_s=1000.0))
+
+    assert len(counts) >= 10 and counts[-1][0] > 0
+    assert all(counted == written for counted, written in counts)
 
 
 def test_an_update_that_fails_ends_the_run_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):

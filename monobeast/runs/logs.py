@@ -132,6 +132,10 @@ class RunLog:
             "recent_returns": list(self._recent_returns),
         }
 
+    def flush(self) -> None:
+        """Writes the episodes so far to their file."""
+        self._episode_rows.flush()
+
     @property
     def mean_return(self) -> float | None:
         """Mean return of the last 100 episodes, or of all if there are fewer; None before the first."""
@@ -194,7 +198,7 @@ class RunLog:
             self._rows.write(cells.values())
             self._rows.flush()
             self._sinks.write(cells)
-        self._episode_rows.flush()
+        self.flush()
         logger.info(self._make_progress(row, judge(shares)))
         self._last_write, self.last_step, self._interval_episodes = now, learner.step, []
 
