@@ -84,7 +84,7 @@ WIDE = {"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32}
 BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}
 QBERT = ATARI | {
     **{"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 5_000_000},
-    **{"num_actors": 1, "num_buffers": 2, "envs_per_actor": 16},  # as `auto` does: as many columns, fewer processes
+    **{"num_actors": 1, "num_buffers": 2, "envs_per_actor": 16},
 }
 
 RUNGS = {

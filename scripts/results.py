@@ -1,4 +1,4 @@
-"""Writes the generated blocks of docs/results.md and README.md, and the plots of Pong: `python scripts/results.py`."""
+"""Writes the blocks of README.md and of docs/ that hold results, and the plots of Pong: `python scripts/results.py`."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ from monobeast.environments.registry import find_spec
 from monobeast.runs.progress import RECENT_EPISODES
 from monobeast.runs.recorded_run import RecordedRun
 
-PAGES = (recorder.ROOT / "docs" / "results.md", recorder.ROOT / "README.md")
+PAGES = tuple(recorder.ROOT / name for name in ("docs/results.md", "docs/troubleshooting.md", "README.md"))
 PICTURE = recorder.ROOT / "docs" / "pong.png"
 NETWORKS_PICTURE = PICTURE.with_name("pong-networks.png")
 
@@ -42,6 +42,10 @@ _SYMPTOMS = ("entropy", "explained_variance", "dead_units_1", "dead_units_4", "f
 _CAME_OF_THEM = ("pong-1", "pong-lstm-1")  # runs of the ladder
 _MILESTONES = (250_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000)
 
+# Columns that tell of a run's health, with the format of each.
+_HEALTH = {"rho_clipped": ".2f", "effective_sample_size": ".3f", "kl": ".2g", "explained_variance": ".2f"}
+_HEALTH |= {"policy_lag_mean": ".1f"}
+
 # Runs of Pong that are compared at the same steps, up to the end of the shortest.
 _NETWORKS = ("pong-deep-1", "pong-1", "pong-noframeskip-1", "pong-bfloat16-1", "pong-bfloat16-wide-1", "pong-lstm-1")
 _NETWORKS_AT = (250_000, 500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 1_750_000, 2_000_000)
@@ -57,7 +61,7 @@ def write_pages() -> None:
 def render(page: str) -> str:
     """The page with its blocks, each between two comments, regenerated."""
     makers = {"ladder": render_ladder, "networks": render_networks, "trials": render_trials}
-    makers |= {"pong": render_pong, "lag": render_lag}
+    makers |= {"pong": render_pong, "lag": render_lag, "health": render_health}
     return fill(page, __file__, makers)
 
 
@@ -106,6 +110,27 @@ def _describe_network(name: str) -> dict[str, str]:
     return row | {f"{step / 1e6:g}M": f"{_return_at(run, step):.1f}" for step in _NETWORKS_AT}
 
 
+def render_health() -> str:
+    """The health of the first run of every variant: medians of the first, the middle and the last tenth of its rows."""
+    found = [_recorded(name) for name in ladder.RUNGS]
+    first = {id(variant): run for runs in found for run, variant in reversed(runs)}
+    return _table([_describe_health(run) for run in first.values()])
+
+
+def _describe_health(run: RecordedRun) -> dict[str, str]:
+    tenths = tenths_of(len(run.logs["step"]))
+    row = {"run": f"`{run.name}`", "rows": f"{len(run.logs['step'])}"}
+    for column, digits in _HEALTH.items():
+        row[f"`{column}`"] = ", ".join(f"{np.nanmedian(run.logs[column][tenth]):{digits}}" for tenth in tenths)
+    return row
+
+
+def tenths_of(num_rows: int) -> tuple[slice, slice, slice]:
+    """The first, the middle and the last tenth of a run's rows, each one row at least."""
+    tenth, middle = max(1, num_rows // 10), num_rows // 2
+    return slice(tenth), slice(middle - num_rows // 20, middle + num_rows // 20 + 1), slice(-tenth, None)
+
+
 def draw_pong() -> None:
     """Plots the run of Pong beside an earlier trial."""
     labels = ["the Atari preset", "before: entropy cost 0.01, images with their mean"]
@@ -150,7 +175,7 @@ def _render_rung(name: str, rung: ladder.Rung) -> str:
     lines.append(_table([_describe_run(run) for run, _ in runs]))
     spec = find_spec(runs[0][0].config["env"])
     if is_atari(spec):
-        lines += ["", *_render_atari(runs[0][0], spec.kwargs["game"])]
+        lines += ["", *_render_atari([run for run, _ in runs], spec.kwargs["game"])]
     return "\n".join(lines)
 
 
@@ -187,12 +212,11 @@ def _wall_time(run: RecordedRun) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
-def _render_atari(run: RecordedRun, game: str) -> list[str]:
-    """The score beside published ones, and the settings that affect it."""
-    score = recorder.read_test(run.folder)
+def _render_atari(runs: list[RecordedRun], game: str) -> list[str]:
+    """The scores beside published ones, and the settings that affect them."""
     references = reference_scores()[game]
-    scores = {
-        f"this run, `test`, {score.num_episodes} games, sampled": f"{score.mean:.2f} ± {score.deviation:.2f}",
+    scores = dict(map(_describe_test, runs))
+    scores |= {
         "random (DQN papers)": f"{references.random:g}",
         "human (DQN papers)": f"{references.human:g}",
         "IMPALA shallow, 200M frames (table C.1)": f"{references.impala_shallow_200M_frames:g}",
@@ -205,9 +229,14 @@ def _render_atari(run: RecordedRun, game: str) -> list[str]:
         {"agent": agent, "score": text, "human-normalized": f"{human_normalized(game, float(text.split()[0])):.1f} %"}
         for agent, text in scores.items()
     ]
-    meaning = ", ".join(f"`{name}` {run.config[name]}" for name in _MEANING)
-    frames = run.meta["step"] * run.config["frame_skip"]
-    return [_table(rows), "", f"After {frames / 1e6:.0f}M frames. Settings that affect the score: {meaning}."]
+    meaning = ", ".join(f"`{name}` {runs[0].config[name]}" for name in _MEANING)
+    return [_table(rows), "", f"Settings that affect the score: {meaning}."]
+
+
+def _describe_test(run: RecordedRun) -> tuple[str, str]:
+    score, frames = recorder.read_test(run.folder), run.meta["step"] * run.config["frame_skip"]
+    how = f"`test`, {score.num_episodes} games, sampled, {frames / 1e6:.0f}M frames"
+    return f"`{run.name}`, {how}", f"{score.mean:.2f} ± {score.deviation:.2f}"
 
 
 def render_trials() -> str:

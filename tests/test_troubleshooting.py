@@ -5,7 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import recorder
+import results
 
+from monobeast.atari_scores import human_normalized
 from monobeast.runs.recorded_run import RecordedRun
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +31,11 @@ SAID = [
     ("breakout-1", "kl", ["0.002", "0.022", "0.0002"]),
     ("breakout-1", "effective_sample_size", ["0.996", "0.950", "1.000"]),
     ("breakout-1", "explained_variance", ["0.89", "0.70", "0.97"]),
+    ("qbert-1", "kl", ["0.012", "0.012", "0.0002"]),
+    ("qbert-1", "effective_sample_size", ["0.974", "0.977", "1.000"]),
+    ("qbert-1", "policy_lag_mean", ["2.6", "2.9", "3.0"]),
+    ("qbert-1", "grad_norm", ["15", "136", "236"]),
+    ("qbert-1", "entropy", ["1.60", "1.18", "0.67"]),
     ("trials/entropy-0.002", "feature_std", ["0.007", "0.009", "0.016"]),
     ("trials/entropy-0.002", "dead_units_1", ["0.41", "0.84", "0.84"]),
     ("lunarlander-1", "explained_variance", ["0.90", "0.94", "0.97"]),
@@ -48,12 +56,10 @@ SAID = [
 @pytest.mark.parametrize(("run", "column", "said"), SAID)
 def test_the_page_has_the_medians_of_first_middle_and_last_tenth(run, column, said):
     values = RecordedRun(ROOT / "results" / run).logs[column]
-    n, middle = len(values), len(values) // 2
-    tenths = values[: max(1, n // 10)], values[middle - n // 20 : middle + n // 20 + 1], values[-max(1, n // 10) :]
 
-    for tenth, text in zip(tenths, said, strict=True):
+    for tenth, text in zip(results.tenths_of(len(values)), said, strict=True):
         last_digit = 10.0 ** -len(text.partition(".")[2])
-        assert np.nanmedian(tenth) == pytest.approx(float(text.replace(",", "")), abs=0.5001 * last_digit)
+        assert np.nanmedian(values[tenth]) == pytest.approx(float(text.replace(",", "")), abs=0.5001 * last_digit)
     page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
     assert ", ".join(said) in page or " and ".join([", ".join(said[:-1]), said[-1]]) in page
 
@@ -107,7 +113,40 @@ def test_the_page_tells_of_breakout_what_was_recorded():
     means, spreads = (run.logs[name][fall] for name in ("mean_episode_return", "feature_std"))
     assert means.round(1).tolist() == [29.6, 8.2, 2.2, 3.1, 25.3]
     assert spreads.round(2).tolist() == [0.19, 0.02, 0.05, 0.19, 0.15]
+    at = [f"{returns[steps <= million * 1e6][-100:].mean():.1f}" for million in (6.9, 7, 8.5, 8.7)]
+    assert at == ["102.0", "47.5", "197.4", "143.5"]
+    assert "falls from 102.0 to 47.5 at 7M, and from 197.4 to 143.5 at 8.7M" in page
     assert (lengths[-100:] == 27_000).sum() == 11 and "11 of the last 100 games run into the limit" in page
+
+
+def test_the_page_tells_of_qbert_what_was_recorded():
+    run = RecordedRun(ROOT / "results" / "qbert-1")
+    steps, returns, _ = run.episodes
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    at = [f"{returns[steps <= million * 1e6][-100:].mean():,.0f}" for million in (1, 2, 3, 3.5)]
+    assert at == ["830", "2,107", "8,710", "10,638"]
+    assert "It has 830 at 1M steps, 2,107 at 2M, 8,710 at 3M and 10,638 at 3.5M" in page
+    scores = returns[-100:].mean(), recorder.read_test(run.folder).mean
+    assert [f"{human_normalized('qbert', score):.0f}" for score in scores] == ["76", "74"]
+    assert "Human-normalized that is 76 %, in `test` 74 %" in page
+
+
+@pytest.mark.parametrize(
+    ("run", "worst_kl", "said"), [("pong-bfloat16-1", 0.11, "`kl` reaches 0.11"), ("pong-1", 0.03, "in float32 0.03")]
+)
+def test_the_page_has_the_worst_rows_of_bfloat16_and_float32(run, worst_kl, said):
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    assert round(np.nanmax(RecordedRun(ROOT / "results" / run).logs["kl"]), 2) == worst_kl and said in page
+
+
+def test_the_page_has_the_worst_rows_of_the_deep_network():
+    sizes = RecordedRun(ROOT / "results" / "pong-deep-1").logs["effective_sample_size"]
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+    assert (sizes < 0.8).sum() == 3 and round(np.nanmin(sizes), 2) == 0.13
+    assert "three rows under 0.8, the lowest 0.13" in page
 
 
 @pytest.mark.parametrize(
