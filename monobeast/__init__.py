@@ -13,9 +13,10 @@ Axis letters in shape comments and docstrings, defined here once:
 Time is axis 0 and batch is axis 1, everywhere.
 
 Importing the package imports neither torch nor gymnasium: `monobeast.train`, `monobeast.Config` and
-`monobeast.check_vtrace` are imported on first access.
+`monobeast.check_vtrace` are imported on first access, and so is the module `monobeast.vtrace`.
 """
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ def __getattr__(name: str) -> Any:
         from monobeast.vtrace_check import check_vtrace
 
         return check_vtrace
+    if name == "vtrace":
+        return importlib.import_module("monobeast.vtrace")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

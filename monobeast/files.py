@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+# What is in the folder of a run, beside what users put there.
+RUN_FILES = ("meta.json", "logs.csv", "episodes.csv", "evaluations.csv", "out.log")
+RUN_FILES += ("checkpoint.pt", "checkpoint.previous.pt", "best.pt")
+
 
 @contextmanager
 def replaced(path: Path, is_shared: bool = False) -> Iterator[Path]:
@@ -50,7 +54,12 @@ def user_path(text: str) -> Path:
 
 
 def require_place(what: str, path: Path) -> None:
-    """Raises ValueError, beginning with `what`, unless a file may be written to `path`, as far as its folder tells."""
+    """Raises ValueError, beginning with `what`, unless a file may be written to `path`, as far as can be told before.
+
+    A run's own files are never written over.
+    """
     folder = path.absolute().parent
-    if not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+    if os.path.isdir(path) or not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
         raise ValueError(f"{what}: must be a file in a folder that can be written to")
+    if path.name in RUN_FILES and os.path.exists(folder / "meta.json"):
+        raise ValueError(f"{what}: is a file of the run in {folder}, which must be left to it")

@@ -10,7 +10,7 @@ from monobeast.config import Config
 from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.episode import Episode
-from monobeast.files import user_path
+from monobeast.files import require_place, user_path
 from monobeast.runs.csv_file import CsvFile
 
 EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
@@ -30,6 +30,7 @@ class EpisodeTable:
         self._num_rows = 0
         self._file = None
         if path is not None:
+            require_place(f"--save_episodes {path}", user_path(path))
             try:
                 self._file = CsvFile(user_path(path), EPISODE_COLUMNS)
             except OSError as error:

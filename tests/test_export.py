@@ -110,6 +110,8 @@ def test_without_the_package_the_line_that_installs_it_is_said(tmp_path, capsys,
     [
         (["example"], "--onnx FILE, --state_dict FILE: at least one must be given"),
         (["none", "--onnx", "a.onnx"], "run none: no such folder"),
+        (["example", "--onnx", "one", "--state_dict", "./one"], "--onnx and --state_dict ./one: must be two files"),
+        (["example", "--state_dict", ""], "--state_dict : must be a file in a folder that"),
         (["example", "--onnx", "/none/a.onnx"], "--onnx /none/a.onnx: must be a file in a folder that"),
     ],
 )

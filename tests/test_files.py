@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import monobeast
 from monobeast import files
+from monobeast.config import Config
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
@@ -75,9 +77,25 @@ def test_a_file_needs_a_folder_that_is_there(tmp_path):
     (tmp_path / "file").touch()
     files.require_place("--out new", tmp_path / "new")
 
-    for path in (tmp_path / "none" / "new", tmp_path / "file" / "new"):
+    for path in (tmp_path / "none" / "new", tmp_path / "file" / "new", tmp_path, Path("")):
         with pytest.raises(ValueError, match="^--out new: must be a file in a folder that can be written to$"):
             files.require_place("--out new", path)
+
+
+def test_the_files_of_a_run_are_not_written_over(tmp_path):
+    (tmp_path / "meta.json").touch()
+    files.require_place("--out policy.onnx", tmp_path / "policy.onnx")
+
+    for name in files.RUN_FILES:
+        with pytest.raises(ValueError, match=f"^--out it: is a file of the run in {tmp_path}"):
+            files.require_place("--out it", tmp_path / name)
+
+
+def test_all_files_of_a_run_are_known(tmp_path):
+    config = Config("monobeast/Catch-v0", num_actors=0, total_steps=160, evaluate_every=80, savedir=str(tmp_path))
+    folder = monobeast.train(config).folder
+
+    assert {path.name for path in folder.iterdir() if path.is_file()} <= {*files.RUN_FILES}
 
 
 def test_a_path_of_a_user_may_begin_with_their_home_folder(monkeypatch, tmp_path):

@@ -62,6 +62,29 @@ def test_plan_of_what_does_not_fit_ends_with_the_refusal_and_exit_code_1(capfd, 
     assert lines[-1].startswith("--num_buffers 1000000000: rollout slots and weights need ")
 
 
+def test_plan_says_where_more_will_be_taken_than_is_there(capfd, monkeypatch):
+    """The least that is surely needed lies far below what a large batch takes."""
+    monkeypatch.setattr(machine, "read", lambda: ROOMY._replace(memory=400_000_000))
+    flags = (*CATCH, "--num_actors", "1", "--num_learner_threads", "1")
+
+    exit_code, output, _ = run(capfd, "plan", *flags)
+    assert exit_code == 0 and output.splitlines()[-1].startswith("more memory will be taken than is available")
+
+    _, output, _ = run(capfd, "plan", *flags, "--batch_size", "1e6")
+    assert "would fit" not in output  # even the smallest batch leaves too little
+
+
+def test_what_would_fit_would_also_find_room_for_what_it_takes(capfd, monkeypatch):
+    monkeypatch.setattr(machine, "read", lambda: ROOMY._replace(memory=4_000_000_000))
+    flags = (*CATCH, "--num_actors", "1", "--num_learner_threads", "1")
+    _, output, _ = run(capfd, "plan", *flags, "--batch_size", "8e6")
+    suggested = re.search(r"--batch_size (\d+) would fit", output)[1]
+
+    exit_code, output, _ = run(capfd, "plan", *flags, "--batch_size", suggested)
+
+    assert exit_code == 0 and output.splitlines()[-1].startswith("all fits")
+
+
 def test_plan_of_an_unknown_machine_says_so(capfd, monkeypatch):
     monkeypatch.setattr(machine, "read", lambda: UNKNOWN)
 

@@ -69,7 +69,8 @@ def test_what_does_not_fit_is_refused_with_both_numbers_and_a_way_out_that_is_on
         changes["num_buffers"] = 2 * changes["num_actors"]  # the default
     assert make_plan(monkeypatch, there, dataclasses.replace(config, **changes)).refusal is None
     nearly = {name: max(value, int(1.2 * value / 8) * 8) for name, value in changes.items()}
-    assert make_plan(monkeypatch, there, dataclasses.replace(config, **nearly)).refusal is not None
+    larger = make_plan(monkeypatch, there, dataclasses.replace(config, **nearly))
+    assert larger.refusal is not None or larger.is_tight
 
 
 def test_a_default_that_does_not_fit_is_no_fault_of_a_flag(monkeypatch):

@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = {flag: getattr(arguments, flag) for flag in ("onnx", "state_dict") if getattr(arguments, flag) is not None}
     if not wanted:
         raise ValueError("--onnx FILE, --state_dict FILE: at least one must be given")
+    if len({user_path(file).absolute() for file in wanted.values()}) < len(wanted):
+        raise ValueError(f"--onnx and --state_dict {arguments.state_dict}: must be two files")
     for flag, file in wanted.items():
         require_place(f"--{flag} {file}", user_path(file))
     folder = find_folder(arguments.run, arguments.savedir).resolve()

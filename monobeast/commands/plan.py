@@ -39,8 +39,15 @@ def run(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     print(*format_table(plan), sep="\n")
     if plan.estimate is not None:
         print(f"all processes together will take about {requirements.format_bytes(plan.estimate)} of memory (PSS)")
-    print(plan.refusal or ("all fits, and would be faster with fewer threads" if plan.warning else "all fits"))
+    print(plan.refusal or _sum_up(plan))
     return _DOES_NOT_FIT if plan.refusal else 0
+
+
+def _sum_up(plan: "Plan") -> str:
+    """What to say of a run that is not refused."""
+    if plan.is_tight:
+        return "more memory will be taken than is available, though the least that is needed is there"
+    return "all fits, and would be faster with fewer threads" if plan.warning else "all fits"
 
 
 def format_table(plan: "Plan") -> list[str]:

@@ -54,6 +54,12 @@ class Plan(NamedTuple):
     refusal: str | None
     warning: str | None
     estimate: int | None  # bytes that all processes will take together; None: unknown
+    memory: int | None  # bytes available; None: unknown
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether more memory will be taken than is available, though the least that is needed is there."""
+        return self.estimate is not None and self.memory is not None and self.estimate > self.memory
 
 
 class DoesNotFit(ValueError):
@@ -79,6 +85,9 @@ def check(config: Config, spaces: Spaces, network: Network) -> None:
     _allow_open_files(plan)
     if plan.warning is not None:
         logger.warning("%s", plan.warning)
+    if plan.is_tight:
+        taken, there = format_bytes(plan.estimate), format_bytes(plan.memory)
+        logger.warning("the run will take about %s of memory and %s is available", taken, there)
 
 
 def require_fit(config: Config, spaces: Spaces, network: Network) -> Plan:
@@ -99,14 +108,21 @@ def make_plan(config: Config, spaces: Spaces, network: Network) -> Plan:
     rows, smaller = compare(config, sizes, resources), {}
     if not _all_fit(rows):
         later = _with_less_memory(resources)
-        smaller = smaller_settings.find(config, lambda changed: _all_fit(compare(changed, sizes, later)))
+        smaller = smaller_settings.find(config, lambda changed: _surely_fits(changed, sizes, later))
     elif config.device != "cpu":  # only now: the batch might not even fit in this machine's own memory
         row, smaller = _try_update(config, spaces, network)
         rows.append(row)
     refusal = None if _all_fit(rows) else _refuse(config, rows, smaller)
     threads = _compare_threads(config, resources.cores)
     warning = None if threads.fits else threads.complain()
-    return Plan(config, [*rows, threads], refusal, warning, footprint.estimate(config, sizes))
+    return Plan(config, [*rows, threads], refusal, warning, footprint.estimate(config, sizes), resources.memory)
+
+
+def _surely_fits(config: Config, sizes: Footprint, resources: Machine) -> bool:
+    """Whether the least that a run needs is there, and so is what it will take, as far as both are known."""
+    expected = footprint.estimate(config, sizes)
+    has_room = expected is None or resources.memory is None or expected <= resources.memory
+    return has_room and _all_fit(compare(config, sizes, resources))
 
 
 def _with_less_memory(resources: Machine) -> Machine:
