@@ -34,7 +34,7 @@ SAID = [
     ("qbert-1", "kl", ["0.012", "0.012", "0.0002"]),
     ("qbert-1", "effective_sample_size", ["0.974", "0.977", "1.000"]),
     ("qbert-1", "policy_lag_mean", ["2.6", "2.9", "3.0"]),
-    ("qbert-1", "grad_norm", ["15", "136", "236"]),
+    ("qbert-1", "grad_norm", ["15", "140", "236"]),
     ("qbert-1", "entropy", ["1.60", "1.18", "0.67"]),
     ("trials/entropy-0.002", "feature_std", ["0.007", "0.009", "0.016"]),
     ("trials/entropy-0.002", "dead_units_1", ["0.41", "0.84", "0.84"]),
