@@ -289,7 +289,7 @@ def runs(tmp_path, monkeypatch):
         ("a --out x.jpg", "--out x.jpg: must end in .png, .svg, .pdf"),
         ("a --out x", "--out x: must end in"),
         ("a --out nowhere/x.png", "--out nowhere/x.png: must be a file in a folder that can be written to"),
-        ("a --out folder.png", "--out folder.png: cannot be written: Is a directory"),
+        ("a --out folder.png", "--out folder.png: must be a file in a folder that can be written to"),
         ("a", "the following arguments are required: --out"),
         ("--out x.png", "the following arguments are required: RUN"),
         ("a --out x.png --window 0", "--window 0: must be at least 1"),
