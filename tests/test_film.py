@@ -111,7 +111,10 @@ def test_without_the_package_the_line_that_installs_it_is_said(catch_run, tmp_pa
     ("flags", "message"),
     [
         (["--video", "/dev/null/films"], "--video /dev/null/films: the folder cannot be made"),
-        (["--save_episodes", "/dev/null/a.csv"], "--save_episodes /dev/null/a.csv: must be a file in a folder that can be written to"),
+        (
+            ["--save_episodes", "/dev/null/a.csv"],
+            "--save_episodes /dev/null/a.csv: must be a file in a folder that can be written to",
+        ),
         (["--video", "films", "--render"], "--render --video films: exclude each other"),
     ],
 )
