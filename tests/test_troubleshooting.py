@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import lag
 import numpy as np
 import pytest
 import recorder
@@ -160,3 +161,19 @@ def test_the_page_has_the_returns_of_runs_that_it_compares(run, at_1M, at_the_en
     assert f"{episodes.returns[-100:].mean():.1f}" == at_the_end
     page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
     assert "(16.6; 5.6 and 12.5) and behind them at 3M (18.7; 19.9 and 19.3)" in page
+
+
+@pytest.mark.parametrize(
+    ("correction", "updates_late", "sentence"),
+    [
+        ("vtrace", 64, "is {:.2f} and `kl` {:.1f} over the whole run, with V-trace and a return of {:.0f};"),
+        ("vtrace", 4, "at a lag of 4 they are {:.2f} and {:.2f}, and it reaches {:.0f}."),
+        ("none", 64, "Without correction `effective_sample_size` is {0:.2f} at a return of {2:.0f}:"),
+    ],
+)
+def test_the_page_tells_of_late_weights_what_was_recorded(correction, updates_late, sentence):
+    page = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+    runs = [one for one in lag.read() if (one.task, one.correction, one.lag) == ("CartPole", correction, updates_late)]
+
+    means = [np.mean([getattr(one, name) for one in runs]) for name in ("effective_sample_size", "kl", "last_return")]
+    assert sentence.format(*means) in page
