@@ -1,4 +1,4 @@
-"""What an error says, in one line, and whether it says that memory ran out."""
+"""What errors say, in one line."""
 
 # Of PyTorch for the CPU and for GPUs, and of the libraries that it calls, such as cuBLAS.
 _NO_MEMORY = ("allocate memory", "out of memory", "ALLOC_FAILED")
@@ -17,6 +17,18 @@ def describe(error: BaseException, is_short: bool = False) -> str:
     text = " ".join(" ".join(lines).split())
     text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def missing_package(who: str, package: str, reason: object, install: str = "") -> ValueError:
+    """The error to raise for what needs an optional package, with the command that installs it.
+
+    Args:
+        who: The flag that asks for it, and its value.
+        package: Its name.
+        reason: Why it cannot be used.
+        install: What to give pip, if that is not the package alone.
+    """
+    return ValueError(f"{who}: needs {package} ({reason}): python -m pip install {install or package}")
 
 
 def is_out_of_memory(error: Exception) -> bool:

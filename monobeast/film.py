@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from monobeast.errors import describe
+from monobeast.errors import describe, missing_package
 from monobeast.files import replaced
 
 # Color is stored for two by two pixels, so that the small screens of old games would lose theirs unless enlarged.
@@ -24,9 +24,7 @@ def require_writer(path: str) -> None:
 
         imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
-        reason = describe(error, is_short=True)
-        install = "python -m pip install imageio-ffmpeg"
-        raise ValueError(f"--video {path}: needs imageio-ffmpeg ({reason}): {install}") from None
+        raise missing_package(f"--video {path}", "imageio-ffmpeg", describe(error, is_short=True)) from None
 
 
 class Film:

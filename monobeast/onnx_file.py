@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from monobeast import trees
 from monobeast.environments import Spaces
+from monobeast.errors import missing_package
 from monobeast.files import replaced
 from monobeast.networks import AgentInput, AgentNetwork, Network
 from monobeast.rollouts import allocate
@@ -39,7 +40,7 @@ def require_writer(path: str) -> None:
     try:
         import onnxscript  # noqa: F401  # torch's exporter needs it, and says so late
     except ImportError as error:
-        raise ValueError(f"--onnx {path}: needs onnxscript ({error}): python -m pip install onnx onnxscript") from None
+        raise missing_package(f"--onnx {path}", "onnxscript", error, "onnx onnxscript") from None
 
 
 def write(path: Path, network: Network, spaces: Spaces, description: dict[str, str]) -> None:

@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from monobeast.errors import missing_package
+
 _LEAST_HEIGHT = 400  # pixels; smaller pictures are enlarged, each pixel to a square
-_INSTALL = "python -m pip install pygame-ce"
 _WAY_OUT = "--video DIR makes a film"
 _UNSEEN = ("offscreen", "dummy")  # drivers that SDL falls back to
 
@@ -22,7 +23,7 @@ def require_screen() -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         import pygame
     except ImportError as error:
-        raise ValueError(f"--render: needs pygame ({error}): {_INSTALL}") from None
+        raise missing_package("--render", "pygame", error, "pygame-ce") from None
     try:
         pygame.display.init()
     except pygame.error as error:

@@ -297,8 +297,8 @@ def test_without_opencv_the_baseline_of_atari_says_what_is_missing(capfd, monkey
 
     assert (exit_code, output) == (2, "")
     assert errors == (
-        "monobeast benchmark: error: --baseline monobeast: Gymnasium's wrappers for Atari need OpenCV: "
-        "pip install opencv-python-headless\n"
+        "monobeast benchmark: error: --baseline monobeast: needs OpenCV (Gymnasium's wrappers for Atari use it): "
+        "python -m pip install opencv-python-headless\n"
     )
 
 

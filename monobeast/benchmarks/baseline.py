@@ -9,6 +9,7 @@ from monobeast.benchmarks import python_atari
 from monobeast.config import Config
 from monobeast.environments.atari import ATARI_ONLY, is_atari
 from monobeast.environments.registry import find_spec
+from monobeast.errors import missing_package
 
 # TorchBeast's defaults, but for network, unroll and batch, which must be the same for a ratio to mean anything. The
 # threads of the learner are those that its four actors leave.
@@ -33,9 +34,8 @@ def like_monobeast(settings: dict[str, Any]) -> dict[str, Any]:
     if not is_atari(find_spec(config.env)):
         return settings  # Gymnasium's own environments are stepped in Python in either case
     if importlib.util.find_spec("cv2") is None:
-        raise ValueError(
-            "--baseline monobeast: Gymnasium's wrappers for Atari need OpenCV: pip install opencv-python-headless"
-        )
+        user = "Gymnasium's wrappers for Atari use it"
+        raise missing_package("--baseline monobeast", "OpenCV", user, "opencv-python-headless")
     if config.env_kwargs != "{}":
         raise ValueError(f"--env_kwargs {config.env_kwargs}: not with --baseline monobeast, whose wrappers have none")
     arguments = {"game": config.env} | {name: getattr(config, name) for name in ATARI_ONLY}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from monobeast.config import Config
+from monobeast.errors import missing_package
 from monobeast.files import replaced, require_place, user_path
 from monobeast.plotting.curves import AXES, Curve, MeanCurve, average, column_curve, return_curve
 from monobeast.plotting.run_groups import (
@@ -129,8 +130,7 @@ def _build_figure(
     try:
         from monobeast.plotting.figure import Panel, draw
     except ImportError as error:
-        needed = f"needs matplotlib ({error}): python -m pip install matplotlib"
-        raise ValueError(f"--out {arguments.out}: {needed}") from None
+        raise missing_package(f"--out {arguments.out}", "matplotlib", error) from None
     panels = [Panel(_describe_returns(arguments.window), [*returns])]
     for column in _choose_columns(groups, arguments):
         curves = [_average_column(group, arguments.x, column) for group in groups]

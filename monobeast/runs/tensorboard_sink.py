@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from monobeast.errors import missing_package
+
 FOLDER_NAME = "tensorboard"
 
 
@@ -10,8 +12,7 @@ def require_tensorboard() -> None:
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
-        install = "python -m pip install tensorboard"
-        raise ValueError(f"--tensorboard: needs tensorboard ({error}): {install}") from None
+        raise missing_package("--tensorboard", "tensorboard", error) from None
 
 
 class TensorBoardSink:

@@ -6,6 +6,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from monobeast.errors import missing_package
+
 FOLDER_NAME = "wandb"  # in the run's folder; the package gives it that name
 _ID_FILE_NAME = "run_id"
 _PROJECT = "monobeast"
@@ -18,7 +20,7 @@ def require_wandb() -> None:
     try:
         from wandb import init  # noqa: F401  # a folder of that name, which the package leaves, imports as well
     except ImportError as error:
-        raise ValueError(f"--wandb: needs wandb ({error}): python -m pip install wandb") from None
+        raise missing_package("--wandb", "wandb", error) from None
 
 
 class WandbSink:
