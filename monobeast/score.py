@@ -11,6 +11,7 @@ from monobeast.environments.atari import is_atari
 from monobeast.environments.registry import find_spec
 from monobeast.episode import Episode
 from monobeast.files import require_place, user_path
+from monobeast.phrases import count
 from monobeast.runs.csv_file import CsvFile
 
 EPISODE_COLUMNS = ("episode", "episode_return", "episode_length", "is_capped")
@@ -60,7 +61,7 @@ def summarize(episodes: list[Episode], env: str = "") -> str:
     returns = [episode.episode_return for episode in episodes]
     deviation = f"{np.std(returns, ddof=1):.2f}" if len(returns) > 1 else "unknown"
     text = (
-        f"return over {len(returns)} episode{'s' if len(returns) > 1 else ''}: mean {np.mean(returns):.2f}, "
+        f"return over {count(len(returns), 'episode')}: mean {np.mean(returns):.2f}, "
         f"standard deviation {deviation}, minimum {min(returns):g}, maximum {max(returns):g}"
     )
     num_capped = sum(episode.is_capped for episode in episodes)

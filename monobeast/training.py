@@ -14,6 +14,7 @@ from monobeast.environments import EnvironmentMaker
 from monobeast.errors import describe
 from monobeast.makers import Makers
 from monobeast.networks import NetworkMaker
+from monobeast.phrases import describe_actors, describe_network
 from monobeast.preparation import PreparedRun, prepare
 from monobeast.presets import PRESETS
 from monobeast.runs import checkpoint, permission, run_folder
@@ -184,9 +185,8 @@ def _open_metadata(prepared: PreparedRun, folder: Path) -> Metadata:
 
 
 def _describe(config: Config, folder: Path) -> str:
-    who = f"{config.num_actors} actors of {config.envs_per_actor} environments" if config.num_actors else "no actors"
-    network = f"{config.network} network{' with LSTM' if config.use_lstm else ''}"
-    return f"training on {config.env} in {folder}: {network} on {config.device}, {who}, seed {config.seed}"
+    settings = f"{describe_network(config)}, {describe_actors(config)}, seed {config.seed}"
+    return f"training on {config.env} in {folder}: {settings}"
 
 
 def _describe_preset(config: Config) -> str:

@@ -28,6 +28,7 @@ ROWS = [
     "files",
     "presets",
     "config",
+    "phrases",
     "seeding",
     "plain_values",
     "one_hot",

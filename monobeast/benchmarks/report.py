@@ -11,6 +11,7 @@ from monobeast.benchmarks.whole import Whole
 from monobeast.config import Config
 from monobeast.costs.limit import Bound, Costs, find_bounds, find_limit, foretell
 from monobeast.costs.parts import Parts
+from monobeast.phrases import count
 from monobeast.resources import requirements
 
 _LARGER_MACHINES = (16, 64, 128)  # cores
@@ -111,20 +112,16 @@ def _where(case: Case, place: str) -> str:
     if place in ("GPU", "copies"):
         return {"GPU": "GPU", "copies": "copies to the GPU"}[place]
     if config.num_actors == 0:
-        return f"{_count(config.num_learner_threads, 'core')}, by turns"
+        return f"{count(config.num_learner_threads, 'core')}, by turns"
     if place == "actors":
-        return f"{_count(config.num_actors, 'core')}, one an actor"
-    return f"{_count(config.num_learner_threads if config.device == 'cpu' else 1, 'core')} of the learner"
+        return f"{count(config.num_actors, 'core')}, one an actor"
+    return f"{count(config.num_learner_threads if config.device == 'cpu' else 1, 'core')} of the learner"
 
 
 def _foretell(case: Case) -> str:
     bounds = [(cores, foretell(case.costs, case.config.num_learner_threads, cores)) for cores in _LARGER_MACHINES]
     of_cores = [f"{cores}: {bound.steps_per_second:,.0f} /s ({bound.what})" for cores, bound in bounds]
     return f"with as many actors as cores are left, the limit on more such cores: {', '.join(of_cores)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _ms(seconds: float) -> str:

@@ -6,9 +6,9 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from monobeast.commands.plan import describe
 from monobeast.config import Config
 from monobeast.files import require_place, user_path
+from monobeast.phrases import describe
 
 if TYPE_CHECKING:
     from monobeast.benchmarks.report import Case

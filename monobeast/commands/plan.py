@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from monobeast.config import Config
+from monobeast.phrases import describe
 
 if TYPE_CHECKING:
     from monobeast.resources.requirements import Plan, Row
@@ -57,15 +58,6 @@ def format_table(plan: "Plan") -> list[str]:
         lines.append(f"{row.what:34} {row.format(row.needed):>12} {row.format(row.available):>12}  {_judge(row, plan)}")
         lines += [f"  {name:32} {row.format(needed):>12}" for name, needed in (row.parts or {}).items()]
     return lines
-
-
-def describe(config: Config) -> str:
-    """Environment, network, device, actors and batches in one line; `config` is resolved."""
-    actors = f"{config.num_actors} actors of {config.envs_per_actor} environments, {config.num_buffers} slots"
-    if config.num_actors == 0:
-        actors = f"{config.envs_per_actor} environments, no actors"
-    batch = f"batches of {config.batch_size} rollouts of {config.unroll_length} steps"
-    return f"{config.env} with the {config.network} network on {config.device}: {actors}, {batch}"
 
 
 def _judge(row: "Row", plan: "Plan") -> str:
