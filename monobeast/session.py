@@ -255,7 +255,10 @@ class Session:
             self._save()
         except Exception as error:
             self._note(error)
-            logger.error("the last checkpoint could not be saved\n%s", traceback.format_exc())
+            # The disk is the user's to mend; anything else may be ours.
+            reason = f": {error}" if isinstance(error, OSError) else f"\n{traceback.format_exc()}"
+            kept = f"that of step {self.saved_step:,} is kept" if self.saved_step else "there is none before it"
+            logger.error("the last checkpoint could not be saved, %s%s", kept, reason)
             return "failed"
         return state
 

@@ -259,6 +259,26 @@ def test_a_full_disk_is_said_once_and_training_goes_on(tmp_path, monkeypatch, ca
     assert log.count("no checkpoint could be saved, the previous one is kept") == log.count("[Errno 28]") == 1
 
 
+@pytest.mark.parametrize(("num_saved", "kept"), [(0, "there is none before it"), (1, "that of step 20 is kept")])
+def test_a_disk_that_is_full_at_the_end_is_told_in_one_line(tmp_path, monkeypatch, num_saved, kept):
+    intact, count = checkpoint.write, 0
+
+    def write(*arguments, **options):
+        nonlocal count
+        count += 1
+        (intact if count <= num_saved else fail_to_write)(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    often = 1e-6 if num_saved else 1000.0
+    config = Config(**CATCH, total_steps=400, checkpoint_interval_s=often, savedir=str(tmp_path))
+
+    result = train(config)
+
+    log = (result.folder / "out.log").read_text()
+    assert result.state == "failed" and "Traceback" not in log
+    assert f"the last checkpoint could not be saved, {kept}: [Errno 28] No space left on device" in log
+
+
 def test_a_last_checkpoint_that_cannot_be_saved_fails_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "write", fail_to_write)
 
