@@ -75,12 +75,16 @@ LUNAR_LANDER = CLASSIC | {
     **{"reward_scale": 0.02, "entropy_cost": 0.001, "entropy_cost_end": 0.0, "discounting": 0.995},
 }
 PONG = ATARI | {"total_steps": 3_000_000}
+# With sizes that `auto` may choose, where the lag is twice as high.
+PONG_WIDE = PONG | {
+    **{"env": "ALE/Pong-v5", "total_steps": 4_000_000},
+    **{"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32},
+}
 # The longer runs use bfloat16, which takes two thirds of the time.
 PONG_BFLOAT16 = PONG | {"env": "ALE/Pong-v5", "precision": "bfloat16"}
 # With the larger steps of the other runs, the LSTM's gates saturated before V had reached its level, and neither
 # learned after that (docs/results.md).
 PONG_LSTM = PONG_BFLOAT16 | {"use_lstm": True, "learning_rate": 3e-4, "epsilon": 0.01, "total_steps": 4_000_000}
-WIDE = {"num_actors": 1, "num_buffers": 2, "envs_per_actor": 32}
 BREAKOUT = ATARI | {"env": "ALE/Breakout-v5", "precision": "bfloat16", "total_steps": 10_000_000}
 QBERT = ATARI | {
     **{"env": "ALE/Qbert-v5", "precision": "bfloat16", "total_steps": 5_000_000},
@@ -141,12 +145,16 @@ RUNGS = {
     "pong-noframeskip": Rung(
         "Pong under its older id", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
+    # Beside the run in bfloat16 of the same sizes and length.
+    "pong-wide": Rung(
+        "Pong with one actor of 32",
+        (Variant(PONG_WIDE, atari_checks(18, 19)),),
+    ),
     "pong-bfloat16": Rung(
         "Pong in bfloat16",
         (
             Variant(PONG_BFLOAT16, atari_checks(18, 19)),
-            # With sizes that `auto` may choose, where the lag is twice as high.
-            Variant(PONG_BFLOAT16 | WIDE | {"total_steps": 4_000_000}, atari_checks(18, 19), suffix="-wide"),
+            Variant(PONG_WIDE | {"precision": "bfloat16"}, atari_checks(18, 19), suffix="-wide"),
         ),
     ),
     "pong-lstm": Rung(

@@ -47,7 +47,10 @@ _HEALTH = {"rho_clipped": ".2f", "effective_sample_size": ".3f", "kl": ".2g", "e
 _HEALTH |= {"policy_lag_mean": ".1f"}
 
 # Runs of Pong that are compared at the same steps, up to the end of the shortest.
-_NETWORKS = ("pong-deep-1", "pong-1", "pong-noframeskip-1", "pong-bfloat16-1", "pong-bfloat16-wide-1", "pong-lstm-1")
+_NETWORKS = (
+    *("pong-deep-1", "pong-1", "pong-noframeskip-1", "pong-wide-1", "pong-bfloat16-1", "pong-bfloat16-wide-1"),
+    "pong-lstm-1",
+)
 _NETWORKS_AT = (250_000, 500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 1_750_000, 2_000_000)
 
 

@@ -12,6 +12,7 @@ from network_inputs import ACTIONS, VECTOR, make, random_inputs
 
 from monobeast import preparation
 from monobeast.config import Config
+from monobeast.costs import parts
 from monobeast.learner import Learner
 from monobeast.rollouts import allocate
 
@@ -69,3 +70,16 @@ def test_without_a_compiler_it_is_refused_before_anything_is_made(tmp_path):
     assert result.stderr.startswith("monobeast train: error: --compile: PyTorch can compile nothing for cpu here: ")
     assert result.stderr.count("\n") == 1 and "no-such-compiler" in result.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_of_a_compiled_program_no_pieces_are_measured(graphs):
+    sizes = {"num_actors": 1, "envs_per_actor": 8, "num_learner_threads": 1}
+    prepared = preparation.prepare(Config(env="monobeast/Catch-v0", device="cpu", compile=True, **sizes))
+
+    found = parts.measure(prepared, seconds=0.0)
+
+    *_, transfer, optimizer, rest = found.summed
+    names = [part.name for part in (transfer, optimizer, rest)]
+    assert names == ["transfer", "optimizer", "forward, losses, backward, checks"]
+    pieces, update = optimizer.seconds_per_step, found.update.seconds_per_step
+    assert rest.seconds_per_step == pytest.approx(max(0.0, update - pieces)) and transfer.seconds_per_step == 0.0

@@ -73,7 +73,8 @@ def measure(subject: Subject, seconds: float) -> Parts:
         if config.device != "cpu":
             parts.append(_measure_launch(subject, seconds, batch))
     left = update.seconds_per_step - sum(piece.seconds_per_step for piece in pieces)
-    parts += [*pieces, Part("losses, checks, statistics", max(0.0, left), update.place)]
+    rest = "forward, losses, backward, checks" if config.compile else "losses, checks, statistics"
+    parts += [*pieces, Part(rest, max(0.0, left), update.place)]
     return Parts(parts, update)
 
 
@@ -221,7 +222,7 @@ def _measure_publishing(subject: Subject, seconds: float) -> float:
 
 
 def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Part]:
-    """The large pieces of an update."""
+    """The large pieces of an update; compiled, forward pass and loss are one program, which has none."""
     config, device = subject.config, subject.config.device
     stopwatch = Stopwatch(device, seconds)
     network = copy.deepcopy(subject.network)
@@ -249,14 +250,16 @@ def _measure_pieces(subject: Subject, seconds: float, batch: Rollout) -> list[Pa
         optimizer.zero_grad()
         return compute_loss(network, there, config).total_loss
 
-    times = {
-        # On the CPU the batch is where it is needed.
-        "transfer": 0.0 if device == "cpu" else stopwatch.median(transfer),
-        "forward": stopwatch.median(lambda _: network(there.inputs, there.core_state)),
-        "V-trace": stopwatch.median(correct),
-        "backward": stopwatch.median(lambda loss: loss.backward(), make_loss),
-        "optimizer": stopwatch.median(step),
-    }
+    make_loss().backward()  # for the optimizer's step
+    # On the CPU the batch is where it is needed.
+    times = {"transfer": 0.0 if device == "cpu" else stopwatch.median(transfer)}
+    if not config.compile:
+        times |= {
+            "forward": stopwatch.median(lambda _: network(there.inputs, there.core_state)),
+            "V-trace": stopwatch.median(correct),
+            "backward": stopwatch.median(lambda loss: loss.backward(), make_loss),
+        }
+    times["optimizer"] = stopwatch.median(step)
     where = dict.fromkeys(times, _place_of_update(config)) | {"transfer": "learner" if device == "cpu" else "copies"}
     return [Part(name, time_of_batch / batch.num_steps, where[name]) for name, time_of_batch in times.items()]
 
