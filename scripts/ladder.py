@@ -145,17 +145,12 @@ RUNGS = {
     "pong-noframeskip": Rung(
         "Pong under its older id", (Variant(PONG | {"env": "PongNoFrameskip-v4"}, atari_checks(18, 19)),)
     ),
-    # Beside the run in bfloat16 of the same sizes and length.
-    "pong-wide": Rung(
-        "Pong with one actor of 32",
-        (Variant(PONG_WIDE, atari_checks(18, 19)),),
-    ),
-    "pong-bfloat16": Rung(
-        "Pong in bfloat16",
-        (
-            Variant(PONG_BFLOAT16, atari_checks(18, 19)),
-            Variant(PONG_WIDE | {"precision": "bfloat16"}, atari_checks(18, 19), suffix="-wide"),
-        ),
+    "pong-wide": Rung("Pong with one actor of 32", (Variant(PONG_WIDE, atari_checks(18, 19)),)),
+    "pong-bfloat16": Rung("Pong in bfloat16", (Variant(PONG_BFLOAT16, atari_checks(18, 19)),)),
+    "pong-bfloat16-wide": Rung(
+        "Pong in bfloat16 with one actor of 32",
+        (Variant(PONG_WIDE | {"precision": "bfloat16"}, atari_checks(18, 19)),),
+        seeds=(1, 2),
     ),
     "pong-lstm": Rung(
         "Pong with an LSTM",
